@@ -28,7 +28,7 @@ c.JupyterHub.load_roles = [
     {"name": "bench-tokens", "scopes": ["tokens"], "services": ["bench"]},
 ]
 """
-PATIENCE_SECONDS: Final = 120
+TIMEOUT_SECONDS: Final = 120
 PLAIN: Final = "x = 1"
 COLD: Final = "%%gpu\nx = 1"
 WARM: Final = "%%gpu --keep 600\nx = 1"
@@ -56,13 +56,13 @@ class _Kernel:
         self._manager.start_kernel(cwd=str(folder), env=dict(environment))
         self._client: Any = self._manager.client()
         self._client.start_channels()
-        self._client.wait_for_ready(timeout=PATIENCE_SECONDS)
+        self._client.wait_for_ready(timeout=TIMEOUT_SECONDS)
 
     def seconds(self, code: str) -> float:
         """From sending a cell to its reply. Raises ``RuntimeError`` with what the cell raised."""
         began = time.perf_counter()
         answer = self._client.execute_interactive(
-            code, output_hook=lambda _: None, timeout=PATIENCE_SECONDS
+            code, output_hook=lambda _: None, timeout=TIMEOUT_SECONDS
         )
         took = time.perf_counter() - began
         if answer["content"]["status"] != "ok":

@@ -38,7 +38,7 @@ from benchmarks.small_disk import SmallDisk, small_disk
 
 DISK_MEGABYTES: Final = 96
 LASTS_SECONDS: Final = 1.5
-PATIENCE_SECONDS: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 HOUR_SECONDS: Final = 3600.0
 
 
@@ -61,7 +61,7 @@ class Scene:
         """Seconds until a submission is accepted; a scheduler that has ended is started again."""
         clock = asyncio.get_running_loop().time
         began, known = clock(), len(self.load.acknowledged)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 try:
                     await self.scheduler.ready(self.session)
@@ -75,7 +75,7 @@ class Scene:
 
 async def full_disk(scene: Scene) -> None:
     """No room for anything, for a scheduler that starts neither."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await _is_ready(scene):
             scene.disk.fill()
     await asyncio.sleep(LASTS_SECONDS)

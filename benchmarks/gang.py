@@ -31,7 +31,7 @@ from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 
 GOAL = 1.3
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 WORKER = """
 import os, socket, time
 if os.environ["LOAD"]:
@@ -106,7 +106,7 @@ class Bench:
 
     async def _ended(self, name: str) -> None:
         url = f"{self.scheduler.api}/workloads/vision/{name}"
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 async with self.session.get(url) as answer:
                     if (await answer.json())["status"]["phase"] == "succeeded":
@@ -132,7 +132,7 @@ def start_all(shared: Mapping[str, str], workers: int) -> list["subprocess.Popen
 
 async def written(path: Path) -> float:
     """The time that stands in a file, once it is there."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             if path.exists():
                 return float(path.read_text())

@@ -53,7 +53,7 @@ from k8s.cluster.waiting import free_port
 POLICY: Final = Path(__file__).parents[1] / "deploy" / "kubernetes" / "fencing.yaml"
 CHURN: Final = 100
 CHURNS: Final = 5
-PATIENCE_SECONDS: Final = 600.0
+TIMEOUT_SECONDS: Final = 600.0
 Starter = Callable[[Cluster, int], tuple[str, int]]
 """Starts a scheduler for so many nodes; gives its name for pods, and its process."""
 
@@ -81,7 +81,7 @@ class Watcher:
 
     async def all_bound(self, names: list[str]) -> None:
         """Wait until these pods are bound."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while missing := sum(1 for name in names if name not in self.bound):
             self._changed.clear()
             try:

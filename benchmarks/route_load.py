@@ -10,7 +10,7 @@ ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n"
     + b"y" * 1024
 )
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class _Target(asyncio.Protocol):
@@ -79,7 +79,7 @@ class Caller:
     async def ask_until(self, end: float) -> int:
         """Ask until a time of ``perf_counter``; how often that was."""
         count = 0
-        async with asyncio.timeout(end - time.perf_counter() + PATIENCE_SECONDS):
+        async with asyncio.timeout(end - time.perf_counter() + TIMEOUT_SECONDS):
             while time.perf_counter() < end:
                 await self.ask()
                 count += 1

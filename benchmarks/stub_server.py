@@ -25,7 +25,7 @@ while True:
         connection.recv(65536)
         connection.sendall(said + b"Connection: close\\r\\n\\r\\n{}")
     except OSError:
-        pass  # a visitor that lost patience is no reason to end
+        pass  # a visitor that gave up is no reason to end
     connection.close()
 """
 COMMAND = [sys.executable, "-I", "-S", "-c", STUB]

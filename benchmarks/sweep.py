@@ -43,7 +43,7 @@ from carrel import AsyncClient
 
 FRESH_GOAL = 1.3
 GOAL = 2.0
-PATIENCE_SECONDS = 3600.0
+TIMEOUT_SECONDS = 3600.0
 SPACE = {"x": {"type": "float", "low": 0.0, "high": 1.0}}
 OURS = "import carrel\ntrial = carrel.trial()\ntrial.result((trial['x'] - 0.3) ** 2)\n"
 OPENS = """
@@ -104,7 +104,7 @@ async def _experiment(
     }
     began = time.perf_counter()
     await client.create_workload(body)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in client.events("vision", "sweep"):
             status = event.workload.status
             if status.phase in ("succeeded", "failed"):

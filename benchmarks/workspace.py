@@ -30,7 +30,7 @@ from benchmarks.stacks import PASSWORD, CarrelStack, Stack
 
 USER = "ada"
 GOAL = 0.6
-PATIENCE_MS = 120_000
+TIMEOUT_MS = 120_000
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 FLAGS = ["--disable-gpu", "--no-first-run", "--no-sandbox", "--disable-background-networking"]
 SHELL = (
@@ -88,7 +88,7 @@ async def side(stack: Stack, browser: Browser) -> AsyncIterator[Side]:
     async with stack, stack.session() as session:
         context = await browser.new_context(viewport={"width": 1380, "height": 900})
         page = await context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
+        page.set_default_timeout(TIMEOUT_MS)
         one = Side(stack, page, session)
         await one.sign_in()
         try:

@@ -16,7 +16,7 @@ ON_NODES: Final = frozenset(
     f"test_{name}"
     for name in (
         *("backup", "device_driver", "device_driver_story", "engine", "engine_story", "execution"),
-        *("guide", "images", "kinds", "leavings", "mig_instances_story", "node", "node_agents"),
+        *("guide", "images", "kinds", "leftovers", "mig_instances_story", "node", "node_agents"),
         *("shared_gpus", "shared_gpus_story", "spawner_story"),
     )
 )

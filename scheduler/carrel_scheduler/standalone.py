@@ -233,9 +233,9 @@ async def serve() -> None:
     client = KubeClient(find())
     instance = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
     namespace = os.environ["CARREL_NAMESPACE"]
-    seat = StateFolderLock(state)
+    lock = StateFolderLock(state)
     clocks = Clocks(time.monotonic, time.time)
-    leader = Leader(client, namespace, instance, clocks, seat=seat.name)
+    leader = Leader(client, namespace, instance, clocks, state_folder=lock.name)
     launch = LaunchSettings(api_url="", checkpoint_root=state, tokens=TaskTokens(os.urandom(32)))
     image = os.environ.get("CARREL_GPU_IMAGE", "")
     scheduler = Standalone(client, ledger, launch, instance, time.time, leader, gpu_image=image)
@@ -246,7 +246,7 @@ async def serve() -> None:
         said.cancel()
         await client.close()
         await ledger.close()
-        seat.close()
+        lock.close()
 
 
 async def _say(began: asyncio.Event) -> None:

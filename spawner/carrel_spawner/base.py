@@ -433,8 +433,8 @@ class WorkspaceSpawner(LoggingConfigurable):
         A Hub that just started asks before it listens, and the scheduler needs the Hub to know who
         asks: the first answer is waited for.
         """
-        patience = 0.0 if self._scheduler_answered else FIRST_ANSWER_SECONDS
-        end = time.monotonic() + patience
+        timeout = 0.0 if self._scheduler_answered else FIRST_ANSWER_SECONDS
+        end = time.monotonic() + timeout
         while True:
             try:
                 found = await self.client.get_workload(address.project, address.name)

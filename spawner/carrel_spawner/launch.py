@@ -3,8 +3,10 @@
 ``python -m carrel_spawner.launch [--demo] [--set-up] [-- server arguments]``. Trouble with what
 nobody asked for (no room for the demo notebooks) is told, not fatal; an environment or a folder
 that was asked for and cannot be had ends the start with a sentence that the spawner reads out of
-the log (``misfit``). With ``--set-up`` the server is told of this installation's extension; the Hub
-can tell it only where both are the same installation.
+the log (``options.logged_error``).
+
+With ``--set-up`` the server is told of this installation's extension; the Hub can tell it only
+where both are the same installation.
 """
 
 import json

@@ -23,8 +23,8 @@ from carrel_scheduler.engines.contract import (
 )
 from contract.engine_contract_views import LogContract, TerminalContract
 from contract.engine_tasks import (
-    PATIENCE,
     STUBBORN,
+    TIMEOUT_SECONDS,
     Engines,
     a_task,
     output,
@@ -47,7 +47,7 @@ class LifeContract:
         await engine.start(task)
         running = await wait_for(engine, stream, task, TaskPhase.RUNNING)
         await wait_for_output(engine, task, b"ready")
-        await engine.stop(task.id, PATIENCE)
+        await engine.stop(task.id, TIMEOUT_SECONDS)
         ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
         assert running.devices == ended.devices == (1, 3)
         assert (running.node, running.ended_at) == (engines.node, 0.0)
@@ -134,13 +134,13 @@ class LifeContract:
         stream = engine.watch()
         await engine.start(task)
         said = b""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             # Followed from before the stop: a node may drop the log of what was stopped.
             async for piece in engine.logs(task.id.workload_uid, LogRequest(follow=True)):
                 asks = b"ready" not in said
                 said += piece
                 if asks and b"ready" in said:
-                    await engine.stop(task.id, PATIENCE)
+                    await engine.stop(task.id, TIMEOUT_SECONDS)
         ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
         assert ended.exit_code == 3
         assert said.startswith(b"ready\n")

@@ -19,7 +19,7 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from contract.engine_tasks import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Engines,
     a_task,
     output,
@@ -43,7 +43,7 @@ async def tell_after(engines: Engines, engine: Engine, task: TaskSpec, wanted: b
 async def read_all(session: Any) -> bytes:
     """Everything a terminal session still says."""
     found = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while piece := await session.read():
             found += piece
     return found
@@ -111,7 +111,7 @@ class TerminalContract:
         task = await self.start(engines, engine)
         session = await engine.exec(task.id, ("bash", "-c", "echo up; sleep 600"))
         said = b""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while said != b"up\r\n":  # a terminal passes on what there is
                 piece = await session.read()
                 assert piece, said

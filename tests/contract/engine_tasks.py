@@ -13,7 +13,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
 )
 
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 PROJECT = "engines"
 """No other test's: a namespace that tests made is not taken over by who installs Carrel."""
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
@@ -54,7 +54,7 @@ async def status_of(engine: Engine, task: TaskSpec) -> TaskStatus:
 
 async def next_status(stream: AsyncIterator[TaskStatus], task: TaskSpec) -> TaskStatus:
     """The next change of a task."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for status in stream:
             if status.id == task.id:
                 return status
@@ -81,7 +81,7 @@ async def run(engine: Engine, task: TaskSpec) -> TaskStatus:
 async def output(engine: Engine, task: TaskSpec, **options: Any) -> bytes:
     """What a task wrote."""
     request = LogRequest(**options)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         pieces = [piece async for piece in engine.logs(task.id.workload_uid, request)]
     return b"".join(pieces)
 
@@ -89,7 +89,7 @@ async def output(engine: Engine, task: TaskSpec, **options: Any) -> bytes:
 async def wait_for_output(engine: Engine, task: TaskSpec, wanted: bytes) -> None:
     """Wait until a running task has written something."""
     found = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for piece in engine.logs(task.id.workload_uid, LogRequest(follow=True)):
             found += piece
             if wanted in found:

@@ -21,7 +21,7 @@ from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 
 START_SECONDS = 300.0
 END_SECONDS = 180.0
-PATIENCE_MS = 180_000
+TIMEOUT_MS = 180_000
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 FLAGS = [
     "--disable-background-networking",
@@ -208,7 +208,7 @@ class People:
 
     def _open(self, user: str) -> BrowserContext:
         context = self._browser.new_context(viewport={"width": 1380, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         self._contexts[user] = context
         return context
 
@@ -240,7 +240,7 @@ def people(stack: Stack) -> Iterator[People]:
     path = next((name for name in CHROMIUM if Path(name).exists()), None)
     if path is None:
         raise AssertionError("no Chromium: `make test` installs it, or apt install chromium")
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield People(stack, browser)

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from carrel import Client
 from contract.directory.servers import OidcProvider
-from e2e.stack import CHROMIUM, FLAGS, PATIENCE_MS, Stack, picture, token_of, until
+from e2e.stack import CHROMIUM, FLAGS, TIMEOUT_MS, Stack, picture, token_of, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -81,7 +81,7 @@ def stack(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> I
 def browser() -> Iterator[Browser]:
     path = next((name for name in CHROMIUM if Path(name).exists()), None)
     assert path is not None, "no Chromium: `make test` installs it, or apt install chromium"
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield found
@@ -91,7 +91,7 @@ def browser() -> Iterator[Browser]:
 def signed_in(browser: Browser, stack: Stack, subject: str) -> tuple[BrowserContext, Page]:
     """A person's browser, through the provider's page."""
     context = browser.new_context(viewport={"width": 1380, "height": 900})
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
     page.goto(f"{stack.url}/hub/oauth_login")
     page.fill("input[name=sub]", subject)

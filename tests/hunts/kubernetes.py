@@ -40,8 +40,8 @@ class Outcome(msgspec.Struct):
     seed: int
     wrong: str = ""
     settled: float = 0.0
-    deaths: tuple[str, ...] = ()
-    lives: int = 0
+    kills: tuple[str, ...] = ()
+    processes: int = 0
     happened: tuple[str, ...] = ()
     logs: str = ""
 
@@ -68,7 +68,7 @@ async def _one(runs: Runs, seed: int) -> Outcome:
         told = await runs.tell(seed)
     except Exception:  # noqa: BLE001 - whatever goes wrong is what is hunted
         return Outcome(seed, traceback.format_exc(limit=-3))
-    return Outcome(seed, "", told.settled, told.deaths, told.lives, told.happened, told.logs)
+    return Outcome(seed, "", told.settled, told.kills, told.processes, told.happened, told.logs)
 
 
 async def hunt(first: int, count: int, side_by_side: int) -> list[Outcome]:
@@ -109,18 +109,20 @@ def _sum(outcomes: Sequence[Outcome]) -> str:
 
 def _deaths(outcomes: Sequence[Outcome]) -> str:
     """At which kinds of writes schedulers were killed, and how often."""
-    deaths = Counter(
-        _NAMESPACED.sub("", death.partition("?")[0]) for one in outcomes for death in one.deaths
+    kills = Counter(
+        _NAMESPACED.sub("", kill.partition("?")[0]) for one in outcomes for kill in one.kills
     )
     kinds: Counter[str] = Counter()
-    for death, times in deaths.items():
-        when, method, path = death.split(" ")
+    for kill, times in kills.items():
+        when, method, path = kill.split(" ")
         parts = path.strip("/").split("/")
         known = parts[2:] if parts[0] == "api" else parts[3:]
         kinds[f"{when} {method} {'/'.join(known[:1] + known[2:])}"] += times
     lines = [f"{times:5} {kind}" for kind, times in sorted(kinds.items())]
-    lives = sum(one.lives for one in outcomes)
-    return "\n".join((f"{lives} lives; killed at a write {sum(kinds.values())} times:", *lines))
+    processes = sum(one.processes for one in outcomes)
+    return "\n".join(
+        (f"{processes} processes; killed at a write {sum(kinds.values())} times:", *lines)
+    )
 
 
 def main() -> int:

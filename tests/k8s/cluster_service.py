@@ -13,7 +13,7 @@ from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from contract.schedulers import forked_scheduler
 
-PATIENCE_SECONDS = 400.0
+TIMEOUT_SECONDS = 400.0
 COME = "access:services!service=gateway"
 MEMBERS = {
     "ada": Account("ada", scopes=(USE, ADMIN, COME), groups={"project-vision", "project-speech"}),
@@ -58,7 +58,7 @@ class ClusterService:
         """The workload's status once it is as wanted."""
         status: Status = {}
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     status = await self.status(project, name)
                     if met(status):
@@ -76,7 +76,7 @@ class ClusterService:
         """What a job has printed, once that is among it."""
         text = ""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     text = await self.logs(project, name, **query)
                     if wanted in text:
@@ -96,7 +96,7 @@ class ClusterService:
     async def ready(self) -> None:
         """Wait until it answers: after a kill, once its predecessor's lease has lapsed."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     if await self._answers():
                         return
@@ -123,7 +123,7 @@ class ClusterService:
             listed = f"/workloads?project={project}"
             for item in (await self.ask("GET", listed))["items"]:
                 await self._delete(f"/workloads/{project}/{item['name']}")
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     if not (await self.ask("GET", listed))["items"]:
                         break

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from k8s import outcomes
-from k8s.cluster import binaries, control_plane, ground, running, tiers
+from k8s.cluster import binaries, control_plane, running, tiers
+from k8s.cluster import infrastructure as node_infrastructure
 from k8s.cluster import node as nodes
 from k8s.cluster.control_plane import ControlPlane
-from k8s.cluster.ground import Ground
 from k8s.cluster.images.builder import Image
+from k8s.cluster.infrastructure import Infrastructure
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster.records import Record
@@ -34,16 +35,16 @@ INSTALLING = (
     *("test_attacks_of_members", "test_own_accounts"),
 )
 # A test that is the first to ask for it starts a cluster, a node, and loads its images.
-PATIENCE_SECONDS = 900
+TIMEOUT_SECONDS = 900
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First what wants its own nodes only, then real ones, last what changes the whole cluster."""
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
     needs = {item: getattr(item, "fixturenames", ()) for item in items}
-    with_nodes = {item.path for item in items if "nodes_ground" in needs[item]}
+    with_nodes = {item.path for item in items if "infrastructure" in needs[item]}
 
     def turn(item: pytest.Item) -> int:
         if item.path.parent != HERE:
@@ -83,8 +84,10 @@ def plane(record: Record, pytestconfig: pytest.Config) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def nodes_ground(record: Record, plane: ControlPlane, pytestconfig: pytest.Config) -> Ground:
-    """What nodes stand on, where they can run."""
+def infrastructure(
+    record: Record, plane: ControlPlane, pytestconfig: pytest.Config
+) -> Infrastructure:
+    """The infrastructure of nodes, where they can run."""
     reason = tiers.why_no_node()
     if reason:
         outcomes.cannot(pytestconfig, tiers.NODE, reason)
@@ -93,31 +96,31 @@ def nodes_ground(record: Record, plane: ControlPlane, pytestconfig: pytest.Confi
     except binaries.NotBuilt as failed:
         outcomes.cannot(pytestconfig, tiers.NODE, str(failed))
     outcomes.ran(pytestconfig, tiers.NODE)
-    return ground.prepare(programs, plane, record)
+    return node_infrastructure.prepare(programs, plane, record)
 
 
 @pytest.fixture(scope="session")
-def node(nodes_ground: Ground) -> Node:
+def node(infrastructure: Infrastructure) -> Node:
     """A node that runs real pods: ``worker-1``, which offers eight GPUs (that are not there)."""
-    made = nodes.start(nodes_ground, "worker-1")
+    made = nodes.start(infrastructure, "worker-1")
     made.give(gpus=8)
     return made
 
 
 @pytest.fixture(scope="session")
-def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
+def driver(infrastructure: Infrastructure) -> Iterator[DeviceDriver]:
     """Another one, ``worker-2``, with a driver of two GPUs for claims."""
-    with driven_node(nodes_ground, "worker-2", ("gpu-0", "gpu-1")) as made:
+    with driven_node(infrastructure, "worker-2", ("gpu-0", "gpu-1")) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
-def plugged(nodes_ground: Ground, node: Node, driver: DeviceDriver) -> Iterator[Node]:
+def plugged(infrastructure: Infrastructure, node: Node, driver: DeviceDriver) -> Iterator[Node]:
     """Another one, ``worker-3``, whose two GPUs a device plugin offers.
 
     The last that starts: kubelets that start later would take its plugin's devices for theirs.
     """
-    with plugged_node(nodes_ground, "worker-3", UUIDS) as made:
+    with plugged_node(infrastructure, "worker-3", UUIDS) as made:
         yield made
 
 

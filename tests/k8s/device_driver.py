@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from k8s.cluster import containerd
 from k8s.cluster import node as nodes
-from k8s.cluster.ground import Ground
+from k8s.cluster.infrastructure import Infrastructure
 from k8s.cluster.node import Node
 from k8s.cluster.waiting import Process, wait_for
 
@@ -30,7 +30,7 @@ class DeviceDriver:
         options: more of the program's.
     """
 
-    ground: Ground
+    infrastructure: Infrastructure
     node: Node
     names: Sequence[str]
     options: Sequence[str] = ()
@@ -45,7 +45,7 @@ class DeviceDriver:
         """Start it, and wait until its devices are offered."""
         log = self.folder / "devices.log"
         command = [
-            str(self.ground.programs["devices"]),
+            str(self.infrastructure.programs["devices"]),
             f"--driver={DRIVER}",
             f"--node={self.node.name}",
             f"--kubeconfig={self.node.kubeconfig}",
@@ -54,7 +54,7 @@ class DeviceDriver:
             f"--devices={','.join(self.names)}",
             *self.options,
         ]
-        self._process = self.ground.record.start(command, log)
+        self._process = self.infrastructure.record.start(command, log)
         wait_for(lambda: set(self.names) <= set(self.offered()), self._process, log)
 
     def kill(self) -> None:
@@ -106,11 +106,11 @@ class DeviceDriver:
 
 @contextmanager
 def driven_node(
-    ground: Ground, name: str, devices: Sequence[str], options: Sequence[str] = ()
+    infrastructure: Infrastructure, name: str, devices: Sequence[str], options: Sequence[str] = ()
 ) -> Iterator[DeviceDriver]:
     """A node of its own, whose GPUs such a driver offers; it ends with the driver."""
-    made = nodes.start(ground, name)
-    driver = DeviceDriver(ground, made, devices, options)
+    made = nodes.start(infrastructure, name)
+    driver = DeviceDriver(infrastructure, made, devices, options)
     try:
         driver.start()
         yield driver

@@ -15,7 +15,7 @@ from typing import Any, Final
 import grpc
 
 from k8s.cluster import node as nodes
-from k8s.cluster.ground import Ground
+from k8s.cluster.infrastructure import Infrastructure
 from k8s.cluster.node import Node
 from k8s.cluster.waiting import wait_for
 
@@ -109,7 +109,7 @@ REMEMBERED: Final = Path("/var/lib/kubelet/device-plugins/kubelet_internal_check
 
 
 @contextmanager
-def plugged_node(ground: Ground, name: str, uuids: Sequence[str]) -> Iterator[Node]:
+def plugged_node(infrastructure: Infrastructure, name: str, uuids: Sequence[str]) -> Iterator[Node]:
     """A node of its own, whose GPUs a device plugin offers.
 
     Its kubelet ends with it: what it remembers of the plugin lies where others would find it, which
@@ -117,8 +117,8 @@ def plugged_node(ground: Ground, name: str, uuids: Sequence[str]) -> Iterator[No
     """
     before = REMEMBERED.read_bytes() if REMEMBERED.exists() else None
     if before is None:
-        ground.record.leave("file", str(REMEMBERED))
-    made = nodes.start(ground, name)
+        infrastructure.record.leave("file", str(REMEMBERED))
+    made = nodes.start(infrastructure, name)
     plugin = DevicePlugin(made.log.parent / "kubelet", uuids)
     try:
         wait_for(lambda: made.offered() == str(len(uuids)), made.agent, made.log)

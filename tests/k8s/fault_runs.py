@@ -13,14 +13,14 @@ from urllib.error import HTTPError
 import yaml
 
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
-from k8s.breakable import Breakable
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
+from k8s.fault_site import database, fault_site
 from k8s.faults import LONG_SECONDS, Break, Story
-from k8s.grounds import database, grounds
-from k8s.lives import Nursery
 from k8s.ours import DEPLOY, Kubectl, install_kinds, make_namespace
-from k8s.seats import Seat
+from k8s.restartable_server import RestartableServer
+from k8s.scheduler_processes import SchedulerForkServer
+from k8s.scheduler_replicas import SchedulerReplica
 
 _GROUP: Final = "admissionregistration.k8s.io"
 KILLS_APART: Final = 10
@@ -33,15 +33,15 @@ class Told:
 
     Attributes:
         settled: how long settling took, in seconds.
-        deaths: the writes at which schedulers were killed, in words.
-        lives: how many processes there were.
+        kills: the writes at which schedulers were killed, in words.
+        processes: how many processes there were.
         happened: what happened, in order.
         logs: what the schedulers said, where settling took long.
     """
 
     settled: float
-    deaths: tuple[str, ...]
-    lives: int
+    kills: tuple[str, ...]
+    processes: int
     happened: tuple[str, ...]
     logs: str = ""
 
@@ -55,8 +55,8 @@ class Runs:
     """
 
     def __init__(self, programs: Mapping[str, Path], record: Record) -> None:
-        self._nursery = Nursery()
-        self._server = Breakable(programs, record)
+        self._fork_server = SchedulerForkServer()
+        self._server = RestartableServer(programs, record)
         self._server.start()
         self.plane = self._server.plane
         self.kubeconfig = self.plane.kubeconfig(record.folder / "kubeconfig")
@@ -72,36 +72,42 @@ class Runs:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             async with (
-                grounds(self.kubeconfig, folder, self.namespace) as here,
+                fault_site(self.kubeconfig, folder, self.namespace) as here,
                 StandInHub({"ada": Account("ada", (USE, ADMIN))}) as hub,
             ):
-                seats = (
-                    self._seat("first", folder, hub.url, chance),
-                    self._seat("second", folder, hub.url, chance),
+                replicas = (
+                    self._replica("first", folder, hub.url, chance),
+                    self._replica("second", folder, hub.url, chance),
                 )
                 try:
-                    for seat in seats:
-                        await seat.open()
-                    story = Story(here, seats, chance, breaks)
+                    for replica in replicas:
+                        await replica.open()
+                    story = Story(here, replicas, chance, breaks)
                     settled = await story.tell()
                     logs = _logs(folder) if settled > LONG_SECONDS else ""
                 except BaseException as error:
                     error.add_note(_logs(folder))
                     raise
                 finally:
-                    for seat in seats:
-                        await seat.close()
-        deaths = tuple(death for seat in seats for death in seat.deaths)
-        return Told(settled, deaths, sum(seat.number for seat in seats), tuple(story.told), logs)
+                    for replica in replicas:
+                        await replica.close()
+        kills = tuple(kill for replica in replicas for kill in replica.kills)
+        return Told(
+            settled, kills, sum(replica.number for replica in replicas), tuple(story.told), logs
+        )
 
     def close(self) -> None:
         """Let go; the API server ends with the record."""
-        self._nursery.close()
+        self._fork_server.close()
 
-    def _seat(self, name: str, folder: Path, hub_url: str, chance: random.Random) -> Seat:
+    def _replica(
+        self, name: str, folder: Path, hub_url: str, chance: random.Random
+    ) -> SchedulerReplica:
         own = random.Random(chance.random())
         rows = database(folder)
-        return Seat(name, self._nursery, self.plane, folder, rows, self.namespace, hub_url, own)
+        return SchedulerReplica(
+            name, self._fork_server, self.plane, folder, rows, self.namespace, hub_url, own
+        )
 
     async def _compact(self) -> None:
         with suppress(HTTPError):  # nothing was written since the last time

@@ -16,8 +16,8 @@ from typing import Final
 from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.resources import NODES, PODS
 from carrel_schema.names import TASK
-from k8s.grounds import Grounds
-from k8s.seats import Seat
+from k8s.fault_site import FaultSite
+from k8s.scheduler_replicas import SchedulerReplica
 
 GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
@@ -28,10 +28,10 @@ SINGLES: Final = 4
 TRAININGS: Final = 2
 GANG: Final = 2
 STEPS: Final = 6
-PATIENCE_SECONDS: Final = 240.0
+TIMEOUT_SECONDS: Final = 240.0
 LONG_SECONDS: Final = 10.0
 """Settling in more than this is told what it waited for."""
-DOOM_SECONDS: Final = 6.0
+KILL_SECONDS: Final = 6.0
 """So long a scheduler is waited for that is to be killed at a write."""
 KILLED: Final = 0.06
 Break = Callable[[], Awaitable[None]]
@@ -44,13 +44,13 @@ class Story:
 
     Attributes:
         here: where it happens.
-        seats: the first has a scheduler always, the second may get one.
+        replicas: the first has a scheduler always, the second may get one.
         breaks: faults of the server itself, by name.
         told: what happened.
     """
 
-    here: Grounds
-    seats: tuple[Seat, Seat]
+    here: FaultSite
+    replicas: tuple[SchedulerReplica, SchedulerReplica]
     chance: random.Random
     breaks: dict[str, Break] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
@@ -63,34 +63,34 @@ class Story:
         await self.here.add_nodes(NODE_COUNT, NODE_GPUS)
         for word in ("a", "b"):
             await self.here.add_project(word, QUOTA)
-        self.seats[0].start(faulty=True)
+        self.replicas[0].start(faulty=True)
         for _ in range(STEPS):
             await self._step()
-        for seat in self.seats:
-            await seat.await_doom(DOOM_SECONDS)
-            seat.calm()
+        for replica in self.replicas:
+            await replica.await_kill(KILL_SECONDS)
+            replica.stop_faults()
         return await self._settled()
 
     async def _step(self) -> None:
         await self._happen()
         await asyncio.sleep(self.chance.choice(PAUSES))
         await self.here.check_room()
-        for seat in self.seats:
-            if seat.life is not None and (seat.ended or self.chance.random() < KILLED):
-                await self._follow(seat, faulty=self.chance.random() < 0.5)
-        second = self.seats[1]
-        if second.life is None and self.chance.random() < 0.2:
+        for replica in self.replicas:
+            if replica.process is not None and (replica.ended or self.chance.random() < KILLED):
+                await self._follow(replica, faulty=self.chance.random() < 0.5)
+        second = self.replicas[1]
+        if second.process is None and self.chance.random() < 0.2:
             self.told.append("a rival")
             second.start(faulty=self.chance.random() < 0.3)
 
-    async def _follow(self, seat: Seat, *, faulty: bool) -> None:
-        """A life after the other, as kubelets start what ended."""
-        await seat.kill()
-        self.told.append(f"{seat.name} killed")
-        seat.start(faulty=faulty)
+    async def _follow(self, replica: SchedulerReplica, *, faulty: bool) -> None:
+        """Kill the replica and start it again, as a kubelet restarts a container."""
+        await replica.kill()
+        self.told.append(f"{replica.name} killed")
+        replica.start(faulty=faulty)
 
     async def _happen(self) -> None:
-        seat = self.chance.choice([one for one in self.seats if one.life is not None])
+        replica = self.chance.choice([one for one in self.replicas if one.process is not None])
         things: dict[str, Break] = {
             "single": self._add_single,
             "gang": self._add_gang,
@@ -98,11 +98,11 @@ class Story:
             "distributed": self._add_distributed,
             "delete": self._delete_one,
             "node": self._delete_node,
-            "clock": seat.jump,
-            "cut within an event": seat.cut,
-            "slow": seat.slow,
-            "reset": seat.reset,
-            "sleep": seat.sleep,
+            "clock": replica.jump,
+            "cut within an event": replica.cut,
+            "slow": replica.slow,
+            "reset": replica.reset,
+            "sleep": replica.sleep,
             **self.breaks,
         }
         often = ("single", "gang", "training", "distributed")
@@ -176,13 +176,13 @@ class Story:
         began, late = time.monotonic(), ""
         while problem := await self._problem():
             took = time.monotonic() - began
-            assert took < PATIENCE_SECONDS, f"{problem}: {self.told}"
+            assert took < TIMEOUT_SECONDS, f"{problem}: {self.told}"
             if took > LONG_SECONDS and problem != late:
                 late = problem
                 self.told.append(f"after {took:.0f} s {problem}")
-            for seat in self.seats:
-                if seat.life is not None and seat.ended:
-                    await self._follow(seat, faulty=False)
+            for replica in self.replicas:
+                if replica.process is not None and replica.ended:
+                    await self._follow(replica, faulty=False)
             await self._collect()
             self.here.changed.clear()
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""A way to the API server on which everything goes wrong that may go wrong, by chance or on order.
+"""A transport to the API server with faults, random ones and one that is ordered.
 
 Writes are numbered. At one of them the process is killed, by SIGKILL: before it is sent, or after
 the server carried it out but before the answer was read.
@@ -27,14 +27,14 @@ WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass
 class Faults:
-    """What goes wrong.
+    """The faults of one process.
 
     Attributes:
-        kill_at: the number of the write at which the process dies; ``None``: it lives.
+        kill_at: the number of the write at which the process dies; ``None``: it is not killed.
         after: it dies after the write, else before.
         trouble: how many of the writes are refused, or lose their answer, of one.
-        over: whether all that is over.
-        last_words: told of the write at which it dies.
+        over: whether the faults are over.
+        killed_at: called with the write at which it dies.
         written: how many writes there were.
     """
 
@@ -43,7 +43,7 @@ class Faults:
     after: bool
     trouble: float
     over: Callable[[], bool]
-    last_words: Callable[[str], None]
+    killed_at: Callable[[str], None]
     written: int = 0
 
 
@@ -71,7 +71,7 @@ class FaultyTransport(KubeTransport):
         return answer
 
     def _die(self, request: HttpRequest, when: str) -> None:
-        self.faults.last_words(f"{when} {request.method} {request.path}")
+        self.faults.killed_at(f"{when} {request.method} {request.path}")
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def _trouble(self, request: HttpRequest, seconds: float) -> KubeResponse:

@@ -26,7 +26,7 @@ GUIDE: Final = ROOT / "docs" / "kubernetes.md"
 BLOCK: Final = re.compile(r"(?:<!-- ([^\n]*) -->\n)?```console\n(.*?)```", re.DOTALL)
 COMMAND: Final = re.compile(r"^\$ (.*?)(?=^\$ |\Z)", re.DOTALL | re.MULTILINE)
 MANIFEST: Final = re.compile(r"```yaml\n(apiVersion:.*?)```", re.DOTALL)
-PATIENCE_SECONDS: Final = 400
+TIMEOUT_SECONDS: Final = 400
 GUIDES_PORT: Final = "8000"
 REGISTRY: Final = "needs a registry"
 GOES_ON: Final = "goes on until Ctrl-C"
@@ -59,8 +59,8 @@ def _section(title: str) -> str:
     return GUIDE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-class Desk:
-    """Somebody's desk: the repository's root, ``kubectl`` and a port of their own."""
+class GuideShell:
+    """Somebody's shell: the repository's root, ``kubectl`` and a port of their own."""
 
     def __init__(self, folder: Path, plane: ControlPlane, kubectl: Path) -> None:
         self.folder, self.port = folder, str(free_port())
@@ -78,7 +78,7 @@ class Desk:
     def run(self, text: str) -> str:
         """As a shell runs it; what it printed. A failure is one of the test."""
         done = self._shell(
-            f"timeout {PATIENCE_SECONDS} bash -euo pipefail -c {quote(self._own(text))}"
+            f"timeout {TIMEOUT_SECONDS} bash -euo pipefail -c {quote(self._own(text))}"
         )
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}{self.happening()}"
         return done.stdout
@@ -90,7 +90,7 @@ class Desk:
             env=self._environment(),
             capture_output=True,
             text=True,
-            timeout=2 * PATIENCE_SECONDS,
+            timeout=2 * TIMEOUT_SECONDS,
             check=False,
         )
 
@@ -120,7 +120,7 @@ class Desk:
         """End what goes on."""
         if self._forward is not None:
             self._forward.terminate()
-            self._forward.wait(PATIENCE_SECONDS)
+            self._forward.wait(TIMEOUT_SECONDS)
             self._forward = None
 
     def _environment(self) -> Mapping[str, str]:

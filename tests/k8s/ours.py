@@ -22,7 +22,7 @@ from k8s.cluster.control_plane import ControlPlane, Refused
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy" / "kubernetes"
 CRDS: Final = DEPLOY / "crds"
-PATIENCE_SECONDS: Final = 180.0
+TIMEOUT_SECONDS: Final = 180.0
 MARKS: Final = [pytest.mark.enable_socket, pytest.mark.slow]
 _APPLIED: Final[set[tuple[str, Path]]] = set()
 """What was applied to which clusters: each module that takes a fixture from here has its own."""
@@ -50,7 +50,7 @@ class Kubectl:
             input=given,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS * 2,
+            timeout=TIMEOUT_SECONDS * 2,
             check=False,
         )
         return Told(done.returncode, done.stdout, done.stderr)
@@ -175,7 +175,7 @@ def make_namespace(plane: ControlPlane, name: str, **labels: str) -> None:
             raise
 
 
-def until(found: Any, what: str, seconds: float = PATIENCE_SECONDS) -> Any:
+def until(found: Any, what: str, seconds: float = TIMEOUT_SECONDS) -> Any:
     """What ``found`` gives once it gives something; a failure after a while."""
     deadline = time.monotonic() + seconds
     while True:

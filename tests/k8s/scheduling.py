@@ -29,7 +29,7 @@ from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from contract.ledger.copied_ledgers import empty_ledger
 from k8s.kubelets import Kubelets, Pod, ready
 
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 ONLY: Final = "carrel.test/only"
 GPU: Final = "nvidia.com/gpu"
 
@@ -114,11 +114,11 @@ class Site(Kubelets):
 
     async def until(self, found: Callable[[], Any], what: str) -> Any:
         """What ``found`` gives once it gives something."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (answer := found()):
             self.changed.clear()
             left = deadline - time.monotonic()
-            assert left > 0, f"no {what} after {PATIENCE_SECONDS:g} s"
+            assert left > 0, f"no {what} after {TIMEOUT_SECONDS:g} s"
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, 0.5)):
                     await self.changed.wait()

@@ -23,7 +23,7 @@ from k8s.cluster import usual
 from k8s.cluster.images.builder import Image
 from k8s.cluster.node import Node
 from k8s.cluster.plane import ControlPlane
-from k8s.house import House
+from k8s.cluster_installation import ClusterInstallation
 from k8s.ours import Kubectl, kubectl, ours
 
 __all__ = ["kubectl", "ours"]  # fixtures
@@ -46,31 +46,33 @@ eventually: Final = partial(until, seconds=300.0)
 
 
 @pytest.fixture
-def house(
+def installation(
     ours: ControlPlane, node: Node, base_image: Image, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[House]:
+) -> Iterator[ClusterInstallation]:
     """An installation with one project and a node of one GPU."""
     folder = tmp_path_factory.mktemp("backup")
     images = (base_image.name, base_image.name)
     with ExitStack() as around:
         around.enter_context(usual.alone(node))
         around.enter_context(usual.gpus(node, 1))
-        yield around.enter_context(House(node, folder, {"ada": [PROJECT]}, {PROJECT: 1}, images))
+        yield around.enter_context(
+            ClusterInstallation(node, folder, {"ada": [PROJECT]}, {PROJECT: 1}, images)
+        )
 
 
 @pytest.fixture
-def team(house: House) -> Iterator[People]:
-    known: Any = house
-    known.shots = Path(os.environ.get("CARREL_SHOTS", house.folder / "shots"))
+def team(installation: ClusterInstallation) -> Iterator[People]:
+    known: Any = installation
+    known.shots = Path(os.environ.get("CARREL_SHOTS", installation.folder / "shots"))
     known.shots.mkdir(parents=True, exist_ok=True)
     with people(known) as everybody:
         yield everybody
 
 
 def test_what_was_saved_comes_back(
-    house: House, team: People, kubectl: Kubectl, tmp_path: Path
+    installation: ClusterInstallation, team: People, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    with house.client(team.token("ada")) as ada:
+    with installation.client(team.token("ada")) as ada:
         for name in ("first", "second"):
             command = ["python3", "-c", UNTIL_TOLD]
             fields = {"name": name, "project": PROJECT, "gpus": 1, "cpu_millicores": 50}
@@ -87,12 +89,12 @@ def test_what_was_saved_comes_back(
         secrets = [_exported(kubectl, "secret", name, "-n", SYSTEM) for name in keys]
         secrets += _exported(kubectl, "secret", "-n", NAMESPACE)["items"]
         ledger, hub = tmp_path / "ledger.backup", tmp_path / "hub.backup"
-        states = {ledger: house.folder / "scheduler", hub: house.settings.state_dir}
+        states = {ledger: installation.folder / "scheduler", hub: installation.settings.state_dir}
         for file, state in states.items():
             _carrel("backup", str(file), "--state-dir", str(state))
 
         for part in ("scheduler", "hub"):
-            house.stop(part)
+            installation.stop(part)
         pods = _exported(kubectl, "pods", "-n", NAMESPACE)["items"]
         for one in [*secrets, *saved, *pods]:
             _remove(kubectl, one)
@@ -105,9 +107,9 @@ def test_what_was_saved_comes_back(
         for file, state in states.items():
             _carrel("restore", str(file), "--force", "--state-dir", str(state))
         for part in ("hub", "scheduler"):
-            house.start(part)
-        eventually(house._hub_answers, why="the Hub answers")
-        eventually(house._scheduler_answers, why="the scheduler answers")
+            installation.start(part)
+        eventually(installation._hub_answers, why="the Hub answers")
+        eventually(installation._scheduler_answers, why="the scheduler answers")
 
         # Her token of before: the Hub knows it, and the scheduler asks the Hub.
         after = {name: ada.get_workload(PROJECT, name) for name in before}
@@ -118,10 +120,10 @@ def test_what_was_saved_comes_back(
         known = [one.at for one in history.transitions]
         assert [one.at for one in ada.history(PROJECT, "second").transitions][: len(known)] == known
         eventually(lambda: _phase(ada, "first") == "running", why="what ran runs again")
-        _finish(house, before["first"].uid)
+        _finish(installation, before["first"].uid)
         eventually(lambda: _phase(ada, "first") == "succeeded", why="it ends")
         eventually(lambda: _phase(ada, "second") == "running", why="what waited starts")
-        _finish(house, before["second"].uid)
+        _finish(installation, before["second"].uid)
         eventually(lambda: _phase(ada, "second") == "succeeded", why="it ends")
 
 
@@ -165,7 +167,7 @@ def _bring_back(kubectl: Kubectl, one: dict[str, Any]) -> None:
         kubectl("replace", "--subresource=status", "-f", "-", given=json.dumps(body))
 
 
-def _finish(house: House, uid: str) -> None:
-    folder = house.volume(PROJECT, "carrel-checkpoints") / "checkpoints" / uid
+def _finish(installation: ClusterInstallation, uid: str) -> None:
+    folder = installation.volume(PROJECT, "carrel-checkpoints") / "checkpoints" / uid
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "finish").touch()

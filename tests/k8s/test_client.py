@@ -36,7 +36,7 @@ from carrel_scheduler.kube.writes import Writer
 from k8s.cluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 SPACE = "kube-client"
 PODS_AT_ONCE = 200
 
@@ -57,7 +57,7 @@ async def client(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[KubeClien
 
 async def until(ask: Any, holds: Any = lambda _: True) -> Any:
     """What ``ask`` gives once it is as wanted."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 found = await ask()

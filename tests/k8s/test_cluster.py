@@ -13,11 +13,11 @@ import pytest
 
 from k8s.cluster import running
 from k8s.cluster.control_plane import ControlPlane, NotReady, Refused
-from k8s.cluster.ground import PYTHON_PATH
+from k8s.cluster.infrastructure import PYTHON_PATH
 from k8s.cluster.records import Record, clean_up, start_of
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-PATIENCE_SECONDS = 180.0
+TIMEOUT_SECONDS = 180.0
 
 LEAVES_A_PROCESS = """
 import sys
@@ -32,7 +32,7 @@ sys.stdin.read()
 
 def test_controllers_work(plane: ControlPlane) -> None:
     plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "controllers-work"}})
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             found = plane.get("/api/v1/namespaces/controllers-work/serviceaccounts/default")
@@ -95,7 +95,7 @@ def test_what_a_killed_run_left_is_ended_by_the_next(tmp_path: Path) -> None:
         clean_up(tmp_path)
         assert start_of(child)  # its run lives: it is let alone
         run.send_signal(signal.SIGKILL)
-        run.wait(PATIENCE_SECONDS)
+        run.wait(TIMEOUT_SECONDS)
     Record.begin(tmp_path).end()
     assert not list(tmp_path.iterdir())
     assert not start_of(child)

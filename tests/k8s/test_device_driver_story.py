@@ -39,7 +39,7 @@ SAYS_MORE = ["sh", "-c", SCRIPT]
 
 
 @dataclass(frozen=True)
-class Desk:
+class DriverSite:
     """The project on the service, and the node where its work runs."""
 
     service: ClusterService
@@ -92,9 +92,9 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(
+async def site(
     driver: DeviceDriver, images: Images, ours: object, kubectl: Kubectl, tmp_path: Path
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[DriverSite]:
     kubectl("apply", "--server-side", "-f", str(DEPLOY / "policies/scheduler.yaml"))
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     driver.node.plane.ask("POST", CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
@@ -102,91 +102,91 @@ async def desk(
     async with served(
         driver.node, images, kubectl, tmp_path, (PROJECT,), gpus=2, settings=chosen
     ) as made:
-        yield Desk(made, driver)
+        yield DriverSite(made, driver)
     driver.node.plane.ask("DELETE", f"{CLASSES}/{CLASS}")
 
 
-async def test_jobs_get_what_the_driver_offers_and_give_it_back(desk: Desk) -> None:
-    await whole_gpus(desk)
-    with desk.driver.offering(("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
-        await parts_of_gpus(desk)
-    with desk.driver.offering(("gpu-0",), "--halves"):
-        await instances_of_a_gpu(desk)
+async def test_jobs_get_what_the_driver_offers_and_give_it_back(site: DriverSite) -> None:
+    await whole_gpus(site)
+    with site.driver.offering(("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
+        await parts_of_gpus(site)
+    with site.driver.offering(("gpu-0",), "--halves"):
+        await instances_of_a_gpu(site)
 
 
-async def whole_gpus(desk: Desk) -> None:
-    await desk.submit("two", gpus=2)
-    assert sorted(await desk.given("two")) == ["gpu-0", "gpu-1"]
-    assert await desk.on_node() == (2000, 2000), "counted once"
-    [claim] = desk.claims()
+async def whole_gpus(site: DriverSite) -> None:
+    await site.submit("two", gpus=2)
+    assert sorted(await site.given("two")) == ["gpu-0", "gpu-1"]
+    assert await site.on_node() == (2000, 2000), "counted once"
+    [claim] = site.claims()
     assert claim["metadata"]["ownerReferences"][0]["kind"] == "Pod"
     [request] = claim["spec"]["devices"]["requests"]
     assert (request["exactly"]["deviceClassName"], request["exactly"]["count"]) == (CLASS, 2)
 
-    await desk.submit("next", gpus=1)
-    await desk.service.restart()
-    assert (await desk.status("two"))["phase"] == "running"
-    assert await desk.on_node() == (2000, 2000), "the next scheduler counts it once, too"
-    assert (await desk.status("next"))["phase"] == "pending"
+    await site.submit("next", gpus=1)
+    await site.service.restart()
+    assert (await site.status("two"))["phase"] == "running"
+    assert await site.on_node() == (2000, 2000), "the next scheduler counts it once, too"
+    assert (await site.status("next"))["phase"] == "pending"
 
-    await desk.suspend("two")
-    [device] = await desk.given("next")
+    await site.suspend("two")
+    [device] = await site.given("next")
     assert device in ("gpu-0", "gpu-1")
-    assert (await desk.status("next"))["failures"] == 0
-    assert await desk.on_node() == (2000, 1000)
-    await desk.end_all()
-    assert await desk.on_node() == (2000, 0)
+    assert (await site.status("next"))["failures"] == 0
+    assert await site.on_node() == (2000, 1000)
+    await site.end_all()
+    assert await site.on_node() == (2000, 0)
 
 
-async def parts_of_gpus(desk: Desk) -> None:
+async def parts_of_gpus(site: DriverSite) -> None:
     """Of two GPUs of 80 GiB that claims share."""
-    await desk.submit("half", SAYS_MORE, gpus=0.5)
-    [(device, gib)], told = await desk.parts("half")
+    await site.submit("half", SAYS_MORE, gpus=0.5)
+    [(device, gib)], told = await site.parts("half")
     assert (device in ("gpu-0", "gpu-1"), gib) == (True, 40)
     assert told == [f"has GPU-{device} 40960", f"GPU-{device} {40 * 2**30}"]
-    await desk.submit("memory", SAYS_MORE, gpu_memory_bytes=8 * 2**30)
-    [(where, gib)], told = await desk.parts("memory")
+    await site.submit("memory", SAYS_MORE, gpu_memory_bytes=8 * 2**30)
+    [(where, gib)], told = await site.parts("memory")
     assert (where, gib, told[0]) == (device, 8, f"has GPU-{device} 8192")
-    await desk.submit("whole", gpus=1)
-    [(other, gib)], _ = await desk.parts("whole")
+    await site.submit("whole", gpus=1)
+    [(other, gib)], _ = await site.parts("whole")
     assert (other != device, gib) == (True, 80)
     counted = 1000 + 500 + 110
-    assert await desk.on_node() == (2000, counted), "counted once"
+    assert await site.on_node() == (2000, counted), "counted once"
 
-    await desk.submit("pair", SAYS_MORE, gpus=0.25, gpu_devices=2)
-    await desk.service.restart()
-    assert await desk.on_node() == (2000, counted), "after a restart, too"
-    assert (await desk.status("pair"))["phase"] == "pending"
-    await desk.submit("more", gpus=0.25)
-    [(where, gib)], _ = await desk.parts("more")
+    await site.submit("pair", SAYS_MORE, gpus=0.25, gpu_devices=2)
+    await site.service.restart()
+    assert await site.on_node() == (2000, counted), "after a restart, too"
+    assert (await site.status("pair"))["phase"] == "pending"
+    await site.submit("more", gpus=0.25)
+    [(where, gib)], _ = await site.parts("more")
     assert (where, gib) == (device, 20), "its place stands for the same device"
     for name in ("whole", "half"):
-        await desk.suspend(name)
-    found, told = await desk.parts("pair")
+        await site.suspend(name)
+    found, told = await site.parts("pair")
     assert sorted(found) == [("gpu-0", 20), ("gpu-1", 20)]
     assert told[0].endswith(" 20480")
-    assert (await desk.status("pair"))["failures"] == 0
-    await desk.end_all()
-    assert await desk.on_node() == (2000, 0)
+    assert (await site.status("pair"))["failures"] == 0
+    await site.end_all()
+    assert await site.on_node() == (2000, 0)
 
 
-async def instances_of_a_gpu(desk: Desk) -> None:
+async def instances_of_a_gpu(site: DriverSite) -> None:
     """The driver offers it as a whole and as two halves."""
     for name in ("left", "right"):
-        await desk.submit(name, mig_profile="3g.40gb")
-    halves = [*await desk.given("left"), *await desk.given("right")]
+        await site.submit(name, mig_profile="3g.40gb")
+    halves = [*await site.given("left"), *await site.given("right")]
     assert sorted(halves) == ["gpu-0-half-0", "gpu-0-half-4"]
-    await desk.submit("third", mig_profile="3g.40gb")
-    await desk.submit("whole", gpus=1)
-    await desk.service.restart()
+    await site.submit("third", mig_profile="3g.40gb")
+    await site.submit("whole", gpus=1)
+    await site.service.restart()
     for name in ("third", "whole"):
-        assert (await desk.status(name))["phase"] == "pending"
-    told = f"GPUs of `{desk.driver.node.name}` are divided into MIG instances"
-    await desk.service.until(
+        assert (await site.status(name))["phase"] == "pending"
+    told = f"GPUs of `{site.driver.node.name}` are divided into MIG instances"
+    await site.service.until(
         PROJECT, "whole", lambda status: told in (status["reason"] or {}).get("sentence", "")
     )
     for name in ("third", "left", "right"):
-        await desk.suspend(name)
-    assert await desk.given("whole") == ["gpu-0"]
-    assert await desk.on_node() == (1000, 1000)
-    await desk.end_all()
+        await site.suspend(name)
+    assert await site.given("whole") == ["gpu-0"]
+    assert await site.on_node() == (1000, 1000)
+    await site.end_all()

@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema.governance.people import PosixIdentity
 from contract.engine_contract import EngineContract
-from contract.engine_tasks import PATIENCE, a_task, output, run, wait_for
+from contract.engine_tasks import TIMEOUT_SECONDS, a_task, output, run, wait_for
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster_engines import NAMESPACE, ClusterEngines, storage_of
@@ -85,7 +85,7 @@ async def test_a_stop_ends_the_wait_for_the_pod(engines: ClusterEngines) -> None
     engine = await engines.open()
     task = a_task(engines, "", command=(), external=True)
     starting = asyncio.create_task(engine.start(task))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 await engine.stop(task.id, 1.0)
@@ -106,7 +106,7 @@ async def test_members_who_have_met_are_seen(engines: ClusterEngines) -> None:
     for task in tasks:
         await engine.start(task)
     ids = [task.id for task in tasks]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not (met := await engine.met_at(ids, 2345)):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
     assert met == {0}

@@ -16,7 +16,7 @@ from k8s.cluster.images.builder import Image
 from k8s.cluster.node import Node
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow, pytest.mark.root]
-PATIENCE_SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 NAME = "executed"
 COUNTS = """
 import pathlib, time
@@ -48,7 +48,7 @@ async def client(node: Node) -> AsyncIterator[KubeClient]:
 async def begin(
     client: KubeClient, pod: str, *command: str, stdin: bool = False, tty: bool = False
 ) -> RemoteCommand:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await execute(client, "default", pod, command, stdin=stdin, tty=tty)
 
 
@@ -56,7 +56,7 @@ async def said(command: RemoteCommand) -> dict[Channel, bytes]:
     """All that a command prints until it ends."""
     told = {Channel.OUTPUT: b"", Channel.ERRORS: b""}
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (piece := await command.read()) is not None:
                 told[piece.channel] += piece.data
     finally:
@@ -94,7 +94,7 @@ async def test_what_cannot_be_run(client: KubeClient, pod: str) -> None:
 async def test_logs_as_they_come(client: KubeClient, pod: str) -> None:
     text = b""
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         aclosing(client.stream_text(PODS, pod, "log", "default", {"follow": "true"})) as chunks,
     ):
         async for chunk in chunks:

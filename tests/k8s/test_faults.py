@@ -19,9 +19,9 @@ from carrel_scheduler.kube.resources import LEASES, PODS
 from carrel_schema.names import EPOCH, LEASE
 from k8s.cluster import binaries
 from k8s.cluster.records import Record
+from k8s.delayed_bindings import delaying
 from k8s.fault_runs import Runs
-from k8s.holding import holding
-from k8s.scheduling import PATIENCE_SECONDS
+from k8s.scheduling import TIMEOUT_SECONDS
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow, pytest.mark.timeout(900)]
 POD = "late"
@@ -56,12 +56,13 @@ async def test_nothing_is_given_twice_nor_lost(runs: Runs, seed: int) -> None:
 async def test_what_a_former_leader_began_is_over_before_the_next_one_looks(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A binding that was let in under the old epoch is held within the API server."""
-    monkeypatch.setattr(leadership, "SEEN_SECONDS", PATIENCE_SECONDS)
+    """A binding that was let in under the old epoch is delayed within the API server."""
+    monkeypatch.setattr(leadership, "SEEN_SECONDS", TIMEOUT_SECONDS)
     client = KubeClient(from_kubeconfig(runs.kubeconfig))
     clocks = Clocks(time.monotonic, time.time)
     first, second = (
-        Leader(client, runs.namespace, name, clocks, seat="one") for name in ("first", "second")
+        Leader(client, runs.namespace, name, clocks, state_folder="one")
+        for name in ("first", "second")
     )
     container = {"name": "main", "image": "none"}
     manifest = {"metadata": {"name": POD}, "spec": {"containers": [container]}}
@@ -69,15 +70,15 @@ async def test_what_a_former_leader_began_is_over_before_the_next_one_looks(
     target = BindTarget(runs.namespace, POD, pod.metadata.uid, "somewhere", (0,), pod)
     path = PODS.path(runs.namespace, POD, "binding")
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS), holding(runs.plane, tmp_path, POD) as held:
+        async with asyncio.timeout(TIMEOUT_SECONDS), delaying(runs.plane, tmp_path, POD) as delayed:
             epoch = await first.acquire()
             assert await first.fenced()
-            await held.known(partial(client.raw, "POST", f"{path}?dryRun=All", dry(epoch)))
+            await delayed.known(partial(client.raw, "POST", f"{path}?dryRun=All", dry(epoch)))
             binding = asyncio.create_task(bind(client, target, epoch))
-            await held.came.wait()
+            await delayed.came.wait()
             assert await second.acquire() == epoch + 1
             assert await second.fenced()
-            held.go.set()  # too late: the server has given it up
+            delayed.go.set()  # too late: the server has given it up
             with pytest.raises(NotBound) as refused:
                 await binding
             assert refused.value.fenced

@@ -43,7 +43,7 @@ def test_a_group_is_handed_on_what_its_parent_kept_back(tmp_path: Path, record: 
     assert (root / "run").is_dir()
     handed = (root / "cgroup.subtree_control").read_text()
     assert handed == "+cpuset +hugetlb +io"
-    lines = (record.folder / "leavings").read_text().splitlines()
+    lines = (record.folder / "leftovers").read_text().splitlines()
     controlled = [line.split() for line in lines if line.startswith("controller")]
     assert controlled == [["controller", name, str(root)] for name in ("cpuset", "hugetlb", "io")]
     assert f"group {root / 'run'} " in lines
@@ -67,7 +67,7 @@ def test_a_group_of_version_1_is_only_made(tmp_path: Path, record: Record) -> No
     (tmp_path / "memory").mkdir()
     make_group(tmp_path / "memory" / "run", record)
     assert not list((tmp_path / "memory").glob("*/*"))
-    assert (record.folder / "leavings").read_text().split()[0] == "group"
+    assert (record.folder / "leftovers").read_text().split()[0] == "group"
 
 
 def test_both_versions_together_limit_what_version_1_does(tmp_path: Path) -> None:

@@ -60,16 +60,16 @@ ACCOUNTS: Final = {
 class Follower:
     """Somebody who follows the guide."""
 
-    def __init__(self, node: Node, desk: guide.Desk, images: Images) -> None:
-        self.node, self.plane, self.desk, self.images = node, node.plane, desk, images
+    def __init__(self, node: Node, shell: guide.GuideShell, images: Images) -> None:
+        self.node, self.plane, self.shell, self.images = node, node.plane, shell, images
         self.said: dict[str, str] = {}
         self.passwords: dict[str, str] = {}
-        self.shots = desk.folder
+        self.shots = shell.folder
 
     @property
     def url(self) -> str:
         """Where the browser looks for the Hub."""
-        return self.desk.url
+        return self.shell.url
 
     def follow(self, command: guide.Command) -> None:
         """Do what the guide says."""
@@ -77,14 +77,14 @@ class Follower:
             for folder, name in guide.images(command.text):
                 self.load(folder, name)
         elif command.remark == guide.GOES_ON:
-            self.desk.forward(command.text)
+            self.shell.forward(command.text)
         elif command.remark == guide.INSIDE:
             pod = self.workspace()["metadata"]["name"]
             inside = f"kubectl -n {VISION} exec {pod} -- {command.text}"
-            self.said[command.text] = self.desk.run(inside)
+            self.said[command.text] = self.shell.run(inside)
         else:
             assert not command.remark
-            self.said[command.text] = self.desk.run(command.text)
+            self.said[command.text] = self.shell.run(command.text)
         if "carrel user add" in command.text:
             name, password = self.said[command.text].split()[:2]
             self.passwords[name] = password
@@ -96,7 +96,7 @@ class Follower:
 
     def lists(self, command: str, word: str) -> bool:
         """Whether a list says something of the guide's project now."""
-        self.said[command] = self.desk.run(command)
+        self.said[command] = self.shell.run(command)
         return word in self.listed(command)
 
     def status(self, page: Page) -> Any:
@@ -144,9 +144,9 @@ def follower(
         around.enter_context(usual.gpus(node, 2))
         around.enter_context(usual.scheduler(node.plane, record))
         around.enter_context(usual.volumes(node.plane, folder / "volumes", CLAIMS))
-        desk = guide.Desk(folder / "root", node.plane, kubectl)
-        around.callback(desk.stop)
-        yield Follower(node, desk, images)
+        shell = guide.GuideShell(folder / "root", node.plane, kubectl)
+        around.callback(shell.stop)
+        yield Follower(node, shell, images)
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def _start_a_workspace(follower: Follower, team: People) -> None:
         project.update(follower.plane.get(PROJECT))
         return project.get("status", {}).get("observedGeneration")
 
-    pods.until(is_known, lambda: f"{project}\n{follower.desk.happening()}")
+    pods.until(is_known, lambda: f"{project}\n{follower.shell.happening()}")
     page = team.page("ada")
     page.goto(f"{follower.url}/hub/spawn")
     assert "vision: 0 of 2 guaranteed GPUs in use" in page.inner_text("body")
@@ -238,7 +238,7 @@ def test_work_runs_as_the_settings_say(follower: Follower) -> None:
     assert training["metadata"]["annotations"]["carrel.dev/devices"] == "0"
     keys = follower.plane.get(f"/api/v1/namespaces/{SYSTEM}/secrets/carrel-keys")["data"]
     assert len(set(keys.values())) == len(keys) == 9
-    settings = ClusterHubSettings.load(follower.desk.folder / "my-cluster" / "settings.yaml")
+    settings = ClusterHubSettings.load(follower.shell.folder / "my-cluster" / "settings.yaml")
     assert settings.public_url == follower.url
 
 
@@ -277,7 +277,7 @@ def test_a_proxy_that_is_lost_has_its_routes_again_at_once(
     """JupyterHub alone would look after them every five minutes."""
     (proxy,) = follower.found(SYSTEM, "app.kubernetes.io%2Fname%3Dcarrel-proxy")
     pods.delete(follower.plane, proxy["metadata"]["name"], namespace=SYSTEM)
-    follower.desk.run(f"kubectl -n {SYSTEM} rollout status deployment/carrel-proxy")
+    follower.shell.run(f"kubectl -n {SYSTEM} rollout status deployment/carrel-proxy")
     page = team.page("ada")
     pods.until(lambda: follower.status(page))
     page.close()
@@ -290,7 +290,7 @@ def test_a_workspace_that_is_stopped_leaves_its_files(follower: Follower, team: 
     page.request.delete(f"{follower.url}/hub/api/users/ada/server?_xsrf={xsrf}")
     pods.until(lambda: not follower.found(VISION, "carrel.dev%2Fkind%3Dworkspace"))
     page.close()
-    home = follower.desk.folder.parent / "volumes" / VISION / "home-ada"
+    home = follower.shell.folder.parent / "volumes" / VISION / "home-ada"
     assert (home / "carrel-demo.ipynb").exists()
 
 

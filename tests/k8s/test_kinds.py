@@ -10,7 +10,7 @@ import pytest
 
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
-from k8s.cluster_service import PATIENCE_SECONDS
+from k8s.cluster_service import TIMEOUT_SECONDS
 from k8s.kinds import library
 from k8s.kinds.site import Site, gateway
 from k8s.ours import Kubectl, kubectl, ours
@@ -190,7 +190,7 @@ async def an_endpoint_changes_sleeps_and_wakes(site: Site) -> None:
     change = {"environment": {"VERSION": "2"}}
     await service.ask("PATCH", "/workloads/prints/model", change)
     answers = {(200, "1")}
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (200, "2") not in answers:
             answers.add(await site.asked("prints/model/"))
             await asyncio.sleep(0.05)
@@ -263,7 +263,7 @@ def serving(status: dict[str, Any]) -> int:
 async def pods_gone(site: Site, kind: str) -> None:
     """Wait until no pod of a kind runs."""
     path = f"/api/v1/namespaces/carrel-prints/pods?labelSelector=carrel.dev%2Fkind%3D{kind}"
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             found = site.node.plane.get(path)["items"]
             if all(one["status"]["phase"] != "Running" for one in found):

@@ -19,15 +19,15 @@ from carrel_scheduler.kube.resources import NAMESPACES, PODS
 from carrel_scheduler.ledger.resources import kinds
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s import access, test_rbac
-from k8s.breakable import Breakable
 from k8s.cluster import binaries
 from k8s.cluster.control_plane import ControlPlane
 from k8s.cluster.records import Record
 from k8s.cluster.versions import OLDEST
-from k8s.grounds import Grounds, database, grounds
-from k8s.lives import Nursery
+from k8s.fault_site import FaultSite, database, fault_site
 from k8s.ours import MARKS, Kubectl, client, install, install_kinds
-from k8s.seats import Seat
+from k8s.restartable_server import RestartableServer
+from k8s.scheduler_processes import SchedulerForkServer
+from k8s.scheduler_replicas import SchedulerReplica
 from k8s.stores import stores
 from k8s.test_rbac import projects
 from k8s.test_scheduling import comes_to_be
@@ -41,11 +41,11 @@ TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Breakable]:
+def server() -> Iterator[RestartableServer]:
     """An API server of that version without controllers."""
     record = Record.begin()
     try:
-        made = Breakable(binaries.oldest(print), record)
+        made = RestartableServer(binaries.oldest(print), record)
         made.start()
         yield made
     finally:
@@ -53,7 +53,7 @@ def server() -> Iterator[Breakable]:
 
 
 @pytest.fixture(scope="module")
-def plane(server: Breakable) -> ControlPlane:
+def plane(server: RestartableServer) -> ControlPlane:
     """In the place of the newest one, for whatever is asked for here."""
     return server.plane
 
@@ -80,9 +80,9 @@ def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[SchedulerForkServer]:
     """Where schedulers come from."""
-    made = Nursery()
+    made = SchedulerForkServer()
     yield made
     made.close()
 
@@ -101,21 +101,23 @@ def test_it_is_that_version_and_its_definitions_are_taken_whole(ours: ControlPla
 
 
 @asynccontextmanager
-async def scheduled(plane: ControlPlane, nursery: Nursery, folder: Path) -> AsyncIterator[Grounds]:
+async def scheduled(
+    plane: ControlPlane, fork_server: SchedulerForkServer, folder: Path
+) -> AsyncIterator[FaultSite]:
     """Two projects of four GPUs on two nodes with four, and a scheduler."""
     own = json.loads(access.kubeconfig(plane, "carrel-scheduler", folder / "own").read_text())
     token = own["users"][0]["user"]["token"]
     async with (
-        grounds(plane.kubeconfig(folder / "admin"), folder, SYSTEM) as here,
+        fault_site(plane.kubeconfig(folder / "admin"), folder, SYSTEM) as here,
         StandInHub({"ada": Account("ada", (USE, ADMIN))}) as hub,
     ):
-        seat = Seat(
-            *("only", nursery, replace(plane, admin_token=token), folder, database(folder)),
+        replica = SchedulerReplica(
+            *("only", fork_server, replace(plane, admin_token=token), folder, database(folder)),
             *(SYSTEM, hub.url, random.Random(1)),
         )
         try:
-            await seat.open()
-            seat.start(faulty=False)
+            await replica.open()
+            replica.start(faulty=False)
             await here.add_nodes(2)
             for word in ("a", "b"):
                 await open_project(here, word, 4)
@@ -125,10 +127,10 @@ async def scheduled(plane: ControlPlane, nursery: Nursery, folder: Path) -> Asyn
                 error.add_note(log.read_text()[-4000:])
             raise
         finally:
-            await seat.close()
+            await replica.close()
 
 
-async def open_project(here: Grounds, word: str, gpus: int) -> None:
+async def open_project(here: FaultSite, word: str, gpus: int) -> None:
     """A project whose namespace the scheduler makes, with what it may do there."""
     spec = ProjectSpec(quota=Quota(gpu_milli=1000 * gpus))
     await here.ledger.create(Project(meta=Meta(name=here.project(word)), spec=spec))
@@ -143,15 +145,15 @@ async def open_project(here: Grounds, word: str, gpus: int) -> None:
 
 
 async def test_work_and_pods_run_are_preempted_and_end(
-    installed: ControlPlane, nursery: Nursery, tmp_path: Path
+    installed: ControlPlane, fork_server: SchedulerForkServer, tmp_path: Path
 ) -> None:
-    async with scheduled(installed, nursery, tmp_path) as here:
+    async with scheduled(installed, fork_server, tmp_path) as here:
         await work_of_ours_runs_to_its_end(here)
         await a_gang_starts_whole(here)
         await pods_over_quota_are_evicted_for_others(here)
 
 
-async def work_of_ours_runs_to_its_end(here: Grounds) -> None:
+async def work_of_ours_runs_to_its_end(here: FaultSite) -> None:
     await here.add_work("a", "digits", "training", tasks=1, gpus=2)
     pod = await here.until(lambda: next(iter(here.bound("a").values()), None), "a pod of ours")
     assert len(pod.metadata.annotations["carrel.dev/devices"].split(",")) == 2
@@ -163,7 +165,7 @@ async def work_of_ours_runs_to_its_end(here: Grounds) -> None:
         await here.until(here.changed.is_set, "a change")
 
 
-async def a_gang_starts_whole(here: Grounds) -> None:
+async def a_gang_starts_whole(here: FaultSite) -> None:
     for name in ("one", "two"):
         member = here.pod(name, 3)
         member["metadata"] |= {"labels": {GROUP: "pair"}, "annotations": {TOTAL: "2"}}
@@ -175,7 +177,7 @@ async def a_gang_starts_whole(here: Grounds) -> None:
     await here.until(lambda: not here.bound("b"), "the gang's end")
 
 
-async def pods_over_quota_are_evicted_for_others(here: Grounds) -> None:
+async def pods_over_quota_are_evicted_for_others(here: FaultSite) -> None:
     for number in range(8):
         await here.add_pod("a", f"a-{number}")
     await here.until(lambda: len(here.bound("a")) == 8, "a full cluster")

@@ -20,7 +20,7 @@ from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTok
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS
-from k8s.peers.applying import PATIENCE_SECONDS, Space, define, until
+from k8s.peers.applying import TIMEOUT_SECONDS, Space, define, until
 
 pytestmark = MARKS
 
@@ -97,7 +97,7 @@ async def scheduling(plane: ControlPlane, node: str, folder: Path) -> AsyncItera
     running = asyncio.create_task(scheduler.run(stop, began))
     beating = asyncio.create_task(_beat(plane, node))
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await began.wait()
         yield
     finally:

@@ -39,7 +39,7 @@ from unit.workloads.desk import Desk
 __all__ = ["client", "kubectl", "ledgers", "ours"]
 
 pytestmark = MARKS
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
 
 
@@ -54,7 +54,7 @@ class Fits:
     def mig_model(self) -> str:
         return ""
 
-    def misfit(self, workload: Workload) -> UnsupportedField | None:
+    def unsupported_field(self, workload: Workload) -> UnsupportedField | None:
         return fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))(
             workload
         )
@@ -104,11 +104,11 @@ async def taking_on(
 
 async def until(found: Callable[[], Awaitable[Any]], what: str) -> Any:
     """What ``found`` gives once it gives something."""
-    for _ in range(round(PATIENCE_SECONDS / PAUSE_SECONDS)):
+    for _ in range(round(TIMEOUT_SECONDS / PAUSE_SECONDS)):
         if answer := await found():
             return answer
         await asyncio.sleep(PAUSE_SECONDS)
-    raise AssertionError(f"no {what} after {PATIENCE_SECONDS} s")
+    raise AssertionError(f"no {what} after {TIMEOUT_SECONDS} s")
 
 
 def project(name: str) -> Project:

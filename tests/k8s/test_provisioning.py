@@ -24,7 +24,7 @@ from k8s.test_scheduling import comes_to_be
 __all__ = ["kubectl"]
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
-SETTINGS: Final = ProvisioningSettings(CLASS, {"ValidUntilSeconds": "600"}, patience_s=0.0)
+SETTINGS: Final = ProvisioningSettings(CLASS, {"ValidUntilSeconds": "600"}, delay_s=0.0)
 NAME: Final = {
     "type": "string",
     "maxLength": 253,

@@ -20,7 +20,7 @@ from carrel_scheduler.kube.errors import NotFound
 from carrel_scheduler.kube.resources import JOBS, NODES, PODS, REPLICA_SETS, Resource
 from carrel_schema.objects import ReasonInfo
 from k8s.cluster.control_plane import ControlPlane
-from k8s.scheduling import PATIENCE_SECONDS, Site, running, site
+from k8s.scheduling import TIMEOUT_SECONDS, Site, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -66,7 +66,7 @@ def replicas(here: Site, name: str, pods: int) -> dict[str, Any]:
 
 async def comes_to_be(holds: Callable[[], Awaitable[bool]]) -> None:
     """Ask the API server until it says so."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await holds():  # noqa: ASYNC110 - it is the API server that is asked
             await asyncio.sleep(0.2)
 

@@ -17,7 +17,7 @@ from carrel_scheduler.kube.resources import LEASES
 from carrel_schema.names import LEASE
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import make_namespace
-from k8s.scheduling import PATIENCE_SECONDS, Site, running, site
+from k8s.scheduling import TIMEOUT_SECONDS, Site, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 MANIFEST: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fencing.yaml"
@@ -44,9 +44,9 @@ def fence(plane: ControlPlane) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _bindings_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server may be slow to follow the lease."""
-    monkeypatch.setattr(leadership, "SEEN_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(leadership, "SEEN_SECONDS", TIMEOUT_SECONDS)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_a_scheduler_that_wrongly_believes_to_lead_ends_and_gives_nothing_
     for number in range(3):
         await here.add_pod("a", f"late-{number}")
     with pytest.raises(BaseExceptionGroup) as group:
-        await asyncio.wait_for(work, PATIENCE_SECONDS)
+        await asyncio.wait_for(work, TIMEOUT_SECONDS)
     assert group.value.subgroup((BindingFenced, LeadershipLost)) is not None
     second = here.leader(FENCED, "second")
     async with running(here.scheduler("second", second)):

@@ -16,12 +16,12 @@ from carrel_schema.objects import WorkloadStatus
 from k8s.cluster import binaries, control_plane
 from k8s.cluster.records import Record
 from k8s.fault_runs import install
-from k8s.grounds import Grounds, database, grounds
+from k8s.fault_site import FaultSite, database, fault_site
 from k8s.kubelets import HEARTBEAT_SECONDS, Pod
-from k8s.lives import Nursery
 from k8s.ours import Kubectl
-from k8s.scheduling import PATIENCE_SECONDS
-from k8s.seats import Seat
+from k8s.scheduler_processes import SchedulerForkServer
+from k8s.scheduler_replicas import SchedulerReplica
+from k8s.scheduling import TIMEOUT_SECONDS
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow, pytest.mark.timeout(900)]
 CONTROLLERS: Final = "serviceaccount-controller,node-lifecycle-controller,taint-eviction-controller"
@@ -44,24 +44,26 @@ async def test_work_begins_elsewhere_once_its_node_is_out_of_reach(
         kubeconfig = plane.kubeconfig(record.folder / "kubeconfig")
         install(plane, Kubectl(programs["kubectl"], kubeconfig), NAMESPACE)
         async with (
-            grounds(kubeconfig, tmp_path, NAMESPACE) as here,
+            fault_site(kubeconfig, tmp_path, NAMESPACE) as here,
             StandInHub({"ada": Account("ada", (USE, ADMIN))}) as hub,
         ):
-            with Nursery() as nursery:
+            with SchedulerForkServer() as fork_server:
                 chance = random.Random(0)
                 rows = database(tmp_path)
-                seat = Seat("only", nursery, plane, tmp_path, rows, NAMESPACE, hub.url, chance)
+                replica = SchedulerReplica(
+                    "only", fork_server, plane, tmp_path, rows, NAMESPACE, hub.url, chance
+                )
                 try:
-                    await seat.open()
-                    seat.start(faulty=False)
+                    await replica.open()
+                    replica.start(faulty=False)
                     await _falls_silent(here)
                 finally:
-                    await seat.close()
+                    await replica.close()
     finally:
         record.end()
 
 
-async def _falls_silent(here: Grounds) -> None:
+async def _falls_silent(here: FaultSite) -> None:
     await here.add_nodes(2, NODE_GPUS)
     await here.add_project("a", 2 * NODE_GPUS)
     await here.add_work("a", "night", "training", 1, NODE_GPUS)
@@ -82,14 +84,14 @@ async def _falls_silent(here: Grounds) -> None:
     await here.check_room()
 
 
-def _other(here: Grounds, node: str) -> Pod | None:
+def _other(here: FaultSite, node: str) -> Pod | None:
     """A pod that runs on another node."""
     return next((pod for pod in here.bound("a").values() if pod.spec.node_name != node), None)
 
 
-async def _running(here: Grounds, pod: Pod) -> WorkloadStatus:
+async def _running(here: FaultSite, pod: Pod) -> WorkloadStatus:
     """The status of the work of a pod, once it says that it runs there."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             status = (await here.work())["night"].status
             if status.phase == "running" and status.tasks[0].node == pod.spec.node_name:

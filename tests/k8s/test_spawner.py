@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from contract.hub.stack import PATIENCE_SECONDS, Person, person, until
+from contract.hub.stack import TIMEOUT_SECONDS, Person, person, until
 from k8s import access
 from k8s.cluster.plane import ControlPlane
-from k8s.desks import Cluster, ClusterStack
+from k8s.pod_workspaces import Cluster, ClusterStack
 
 # Of the project's controller, where its tests ran before in this cluster.
 CHECKPOINTS = "carrel-checkpoints"
@@ -211,7 +211,7 @@ async def test_a_project_whose_space_is_not_there_yet(
         assert status in (403, 503), answer
         assert "admin has to look" in str(answer) or "is not there yet" in str(answer)
         access.project_namespace(plane, "late")
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await grace.start(project="late") not in (201, 202):  # noqa: ASYNC110 - rights
                 await asyncio.sleep(0.5)
         await grace.until_ready()

@@ -23,7 +23,7 @@ from k8s.cluster import usual
 from k8s.cluster.images.builder import Image
 from k8s.cluster.node import Node
 from k8s.cluster.plane import ControlPlane
-from k8s.house import House
+from k8s.cluster_installation import ClusterInstallation
 from k8s.ours import Kubectl, kubectl, ours
 
 __all__ = ["kubectl", "ours"]  # fixtures
@@ -45,40 +45,42 @@ while not (pathlib.Path(os.environ["CARREL_CHECKPOINT_DIR"]) / "finish").exists(
 
 
 @pytest.fixture(scope="module")
-def house(
+def installation(
     ours: ControlPlane,
     node: Node,
     workspace_image: Image,
     trainer_image: Image,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[House]:
-    folder: Path = tmp_path_factory.mktemp("house")
+) -> Iterator[ClusterInstallation]:
+    folder: Path = tmp_path_factory.mktemp("installation")
     images = (workspace_image.name, trainer_image.name)
     with ExitStack() as around:
         around.enter_context(usual.alone(node))
         around.enter_context(usual.gpus(node, 1))
-        yield around.enter_context(House(node, folder, PEOPLE, {"sight": 0, "sound": 1}, images))
+        yield around.enter_context(
+            ClusterInstallation(node, folder, PEOPLE, {"sight": 0, "sound": 1}, images)
+        )
 
 
 @pytest.fixture(scope="module")
-def team(house: House) -> Iterator[People]:
-    shots = Path(os.environ.get("CARREL_SHOTS", house.folder / "shots"))
+def team(installation: ClusterInstallation) -> Iterator[People]:
+    shots = Path(os.environ.get("CARREL_SHOTS", installation.folder / "shots"))
     shots.mkdir(parents=True, exist_ok=True)
-    known: Any = house
+    known: Any = installation
     known.shots = shots
     with people(known) as everybody:
         yield everybody
 
 
 @pytest.fixture(scope="module")
-def ada(house: House, team: People) -> Iterator[Client]:
-    with house.client(team.token("ada")) as client:
+def ada(installation: ClusterInstallation, team: People) -> Iterator[Client]:
+    with installation.client(team.token("ada")) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def grace(house: House, team: People) -> Iterator[Client]:
-    with house.client(team.token("grace")) as client:
+def grace(installation: ClusterInstallation, team: People) -> Iterator[Client]:
+    with installation.client(team.token("grace")) as client:
         yield client
 
 
@@ -89,23 +91,23 @@ def page(team: People) -> Page:
 
 
 def test_a_workspace_from_the_browser_is_a_pod_with_jupyterlab(
-    house: House, team: People, page: Page
+    installation: ClusterInstallation, team: People, page: Page
 ) -> None:
-    page.goto(f"{house.url}/hub/spawn")
+    page.goto(f"{installation.url}/hub/spawn")
     page.fill("input[name=gpus]", "0")
     page.locator("form [type=submit]").last.click()
     page.wait_for_url("**/lab**")
     page.wait_for_selector(NOTEBOOK)
     team.shot(page, "cluster-lab")
-    (pod,) = _pods(house, "sight", "workspace")
-    assert pod["spec"]["nodeName"] == house.node.name
+    (pod,) = _pods(installation, "sight", "workspace")
+    assert pod["spec"]["nodeName"] == installation.node.name
     assert pod["spec"]["schedulerName"] == "carrel"
-    assert (house.volume("sight", "home-ada") / "carrel-demo.ipynb").exists()
+    assert (installation.volume("sight", "home-ada") / "carrel-demo.ipynb").exists()
 
 
 @pytest.mark.usefixtures("grace")  # she signs in before the training counts its epochs
 def test_a_cell_becomes_a_training_in_a_pod_that_reports(
-    house: House, team: People, page: Page, ada: Client
+    installation: ClusterInstallation, team: People, page: Page, ada: Client
 ) -> None:
     page.dblclick(NOTEBOOK)
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
@@ -120,12 +122,12 @@ def test_a_cell_becomes_a_training_in_a_pod_that_reports(
     page.wait_for_selector(".jp-OutputArea-output >> text=Running")
     team.shot(page, "cluster-training")
     page.close()
-    (pod,) = _pods(house, "sight", "training")
+    (pod,) = _pods(installation, "sight", "training")
     assert pod["metadata"]["annotations"]["carrel.dev/devices"] == "0"
 
 
 def test_the_guarantee_of_another_project_takes_it_back(
-    house: House, ada: Client, grace: Client
+    installation: ClusterInstallation, ada: Client, grace: Client
 ) -> None:
     uid = _one(ada, "digits-1").uid
     command = ["python", "-c", UNTIL_TOLD]
@@ -137,37 +139,43 @@ def test_the_guarantee_of_another_project_takes_it_back(
     assert gave_way.status.last_preemption.rule == "reclaim"
     assert gave_way.status.last_preemption.for_project == "sound"
     eventually(lambda: _one(grace, "urgent", "running", "sound"), why="sound has its GPU")
-    assert any(_checkpoints(house, "sight", uid).rglob("*"))
+    assert any(_checkpoints(installation, "sight", uid).rglob("*"))
     said = "".join(ada.logs("sight", "digits-1", attempt=0))
     assert "epoch   1" in said
     assert "final accuracy" not in said
 
 
 def test_it_goes_on_also_when_the_scheduler_is_killed(
-    house: House, ada: Client, grace: Client
+    installation: ClusterInstallation, ada: Client, grace: Client
 ) -> None:
-    (_checkpoints(house, "sound", _one(grace, "urgent", project="sound").uid) / "finish").touch()
+    (
+        _checkpoints(installation, "sound", _one(grace, "urgent", project="sound").uid) / "finish"
+    ).touch()
     eventually(lambda: _one(ada, "digits-1", "running"), why="the GPU is its again")
-    house.stop("scheduler", signal.SIGKILL)
-    house.start("scheduler")
-    eventually(house._scheduler_answers, why="the next scheduler answers")
+    installation.stop("scheduler", signal.SIGKILL)
+    installation.start("scheduler")
+    eventually(installation._scheduler_answers, why="the next scheduler answers")
     training = _one(ada, "digits-1").status
     assert (training.phase, training.attempt, training.failures) == ("running", 1, 0)
 
 
-def test_an_idle_workspace_is_stopped_and_leaves_its_files(house: House, team: People) -> None:
+def test_an_idle_workspace_is_stopped_and_leaves_its_files(
+    installation: ClusterInstallation, team: People
+) -> None:
     rule = {"idle_timeout_seconds": 15, "warn_before_seconds": 1, "apply_to_running": True}
-    with house.client(house.keys.setup) as admin:
+    with installation.client(installation.keys.setup) as admin:
         admin.update_project("sight", {"interactive": rule})
     eventually(
         lambda: all(
-            one["status"]["phase"] != "Running" for one in _pods(house, "sight", "workspace")
+            one["status"]["phase"] != "Running" for one in _pods(installation, "sight", "workspace")
         ),
         why="nobody uses it",
     )
-    assert (house.volume("sight", "home-ada") / "carrel-demo.ipynb").exists()
+    assert (installation.volume("sight", "home-ada") / "carrel-demo.ipynb").exists()
     page = team.page("ada")
-    eventually(lambda: _home_says(page, house, "Stopped after"), every=2.0, why="the page says why")
+    eventually(
+        lambda: _home_says(page, installation, "Stopped after"), every=2.0, why="the page says why"
+    )
     team.shot(page, "cluster-idle")
     page.close()
 
@@ -188,41 +196,42 @@ def test_it_ends_as_if_undisturbed(ada: Client) -> None:
 
 
 def test_a_workspace_starts_by_itself_when_its_turn_comes(
-    house: House, team: People, grace: Client
+    installation: ClusterInstallation, team: People, grace: Client
 ) -> None:
     grace.create_workload(_asleep("b2", "sound", gpus=1) | {"preemptible": False})
     eventually(partial(_one, grace, "b2", "running", "sound"), why="b2 runs")
     page = team.page("grace")
-    page.goto(f"{house.url}/hub/spawn")
+    page.goto(f"{installation.url}/hub/spawn")
     page.fill("input[name=gpus]", "1")
     page.locator("form [type=submit]").last.click()
     page.click("text=Put me in the queue")
     page.wait_for_url("**/hub/home")
     page.wait_for_selector("text=in the queue")
-    assert not _pods(house, "sound", "workspace")
+    assert not _pods(installation, "sound", "workspace")
     grace.delete_workload("sound", "b2")
     eventually(
         lambda: (
-            [one["status"]["phase"] for one in _pods(house, "sound", "workspace")] == ["Running"]
+            [one["status"]["phase"] for one in _pods(installation, "sound", "workspace")]
+            == ["Running"]
         ),
         why="the Hub was told that it is its turn",
     )
-    lab = f"{house.url}/user/grace/lab"
+    lab = f"{installation.url}/user/grace/lab"
     eventually(
         lambda: (answer := page.request.get(lab)).ok and answer.url.startswith(lab),
         why="she gets in",
     )
     page.close()
-    (pod,) = _pods(house, "sound", "workspace")
+    (pod,) = _pods(installation, "sound", "workspace")
     assert pod["metadata"]["annotations"]["carrel.dev/devices"]
 
 
 def test_a_drained_node_moves_the_training_and_tells_who_sits_there(
-    house: House, team: People, grace: Client, kubectl: Kubectl
+    installation: ClusterInstallation, team: People, grace: Client, kubectl: Kubectl
 ) -> None:
-    if not _pods(house, "sound", "workspace"):
+    if not _pods(installation, "sound", "workspace"):
         page = team.page("grace")
-        page.goto(f"{house.url}/hub/spawn")
+        page.goto(f"{installation.url}/hub/spawn")
         page.fill("input[name=gpus]", "0")
         page.locator("form [type=submit]").last.click()
         page.wait_for_url("**/lab**")
@@ -230,7 +239,7 @@ def test_a_drained_node_moves_the_training_and_tells_who_sits_there(
     grace.create_workload(_asleep("night", "sound", gpus=0))
     eventually(partial(_one, grace, "night", "running", "sound"), why="night runs")
     words = ("--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s")
-    kubectl("drain", house.node.name, "--pod-selector=carrel.dev/task", *words)
+    kubectl("drain", installation.node.name, "--pod-selector=carrel.dev/task", *words)
     try:
         eventually(partial(_closed_out, grace, "night"), why="night waits for the node")
         night = _one(grace, "night", "pending", "sound").status
@@ -240,10 +249,10 @@ def test_a_drained_node_moves_the_training_and_tells_who_sits_there(
         assert "maintenance of its node" in str(desk.status.reason)
         page = team.page("grace")
         told = "it was preempted by the maintenance of its node"
-        eventually(partial(_home_says, page, house, told), why="the Hub tells who sat there")
+        eventually(partial(_home_says, page, installation, told), why="the Hub tells who sat there")
         page.close()
     finally:
-        kubectl("uncordon", house.node.name)
+        kubectl("uncordon", installation.node.name)
     eventually(partial(_one, grace, "night", "running", "sound"), why="night goes on")
 
 
@@ -264,8 +273,8 @@ def _closed_out(client: Client, name: str) -> bool:
     return one is not None and "no new work" in _why(one)
 
 
-def _home_says(page: Page, house: House, words: str) -> bool:
-    page.goto(f"{house.url}/hub/home")
+def _home_says(page: Page, installation: ClusterInstallation, words: str) -> bool:
+    page.goto(f"{installation.url}/hub/home")
     return words in page.inner_text("body")
 
 
@@ -281,9 +290,9 @@ def _asleep(name: str, project: str, *, gpus: int) -> dict[str, Any]:
     }
 
 
-def _checkpoints(house: House, project: str, uid: str) -> Path:
+def _checkpoints(installation: ClusterInstallation, project: str, uid: str) -> Path:
     """What a workload keeps."""
-    return house.volume(project, "carrel-checkpoints") / "checkpoints" / uid
+    return installation.volume(project, "carrel-checkpoints") / "checkpoints" / uid
 
 
 def _one(client: Client, name: str, phase: str = "", project: str = "sight") -> Any:
@@ -292,7 +301,7 @@ def _one(client: Client, name: str, phase: str = "", project: str = "sight") -> 
     return next((one for one in found if not phase or one.status.phase == phase), None)
 
 
-def _pods(house: House, project: str, kind: str) -> list[dict[str, Any]]:
+def _pods(installation: ClusterInstallation, project: str, kind: str) -> list[dict[str, Any]]:
     path = f"/api/v1/namespaces/carrel-{project}/pods?labelSelector=carrel.dev%2Fkind%3D{kind}"
-    found: list[dict[str, Any]] = house.plane.get(path)["items"]
+    found: list[dict[str, Any]] = installation.plane.get(path)["items"]
     return found

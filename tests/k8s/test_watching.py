@@ -19,12 +19,12 @@ from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.reflector import ReflectorTiming
 from carrel_scheduler.kube.resources import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS
 from carrel_scheduler.kube.writes import Writer
-from k8s.breakable import Breakable
 from k8s.cluster import binaries
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
-from k8s.hearing import PATIENCE_SECONDS, SPACE, Hearer
+from k8s.feed_listener import SPACE, TIMEOUT_SECONDS, FeedListener
 from k8s.proxy import Proxy
+from k8s.restartable_server import RestartableServer
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 CUTS = 5
@@ -32,11 +32,11 @@ WITHOUT_CACHE = "--watch-cache=false"
 
 
 @pytest.fixture(scope="module")
-def breakable() -> Iterator[Breakable]:
+def restartable() -> Iterator[RestartableServer]:
     programs = binaries.control_plane(lambda line: print(line, flush=True))
     record = Record.begin()
     try:
-        made = Breakable(programs, record)
+        made = RestartableServer(programs, record)
         made.start()
         yield made
     finally:
@@ -44,16 +44,16 @@ def breakable() -> Iterator[Breakable]:
 
 
 @pytest.fixture
-async def proxy(breakable: Breakable) -> AsyncIterator[Proxy]:
-    made = Proxy(int(breakable.plane.url.rpartition(":")[2]))
+async def proxy(restartable: RestartableServer) -> AsyncIterator[Proxy]:
+    made = Proxy(int(restartable.plane.url.rpartition(":")[2]))
     yield made
     await made.close()
 
 
 @pytest.fixture
-async def client(breakable: Breakable, tmp_path: Path) -> AsyncIterator[KubeClient]:
+async def client(restartable: RestartableServer, tmp_path: Path) -> AsyncIterator[KubeClient]:
     """A client of the server itself; every object of an earlier test is gone."""
-    made = KubeClient(from_kubeconfig(breakable.plane.kubeconfig(tmp_path / "direct")))
+    made = KubeClient(from_kubeconfig(restartable.plane.kubeconfig(tmp_path / "direct")))
     await made.raw("DELETE", CONFIG_MAPS.path(SPACE))
     yield made
     await made.close()
@@ -71,12 +71,14 @@ class Counting(KubeClient):
 
 
 @pytest.fixture
-async def through(breakable: Breakable, proxy: Proxy, tmp_path: Path) -> AsyncIterator[Counting]:
+async def through(
+    restartable: RestartableServer, proxy: Proxy, tmp_path: Path
+) -> AsyncIterator[Counting]:
     """A client whose connections go through the proxy."""
     here = ControlPlane(
         f"https://127.0.0.1:{await proxy.start()}",
-        breakable.plane.authority,
-        breakable.plane.admin_token,
+        restartable.plane.authority,
+        restartable.plane.admin_token,
     )
     made = Counting(from_kubeconfig(here.kubeconfig(tmp_path / "through")))
     yield made
@@ -120,72 +122,72 @@ async def churn_until(holds: Callable[[], bool], client: KubeClient, seed: int) 
 
 
 async def test_a_server_that_is_killed_and_comes_back(
-    breakable: Breakable, client: KubeClient
+    restartable: RestartableServer, client: KubeClient
 ) -> None:
     feed = feed_of(client)
-    hearer = Hearer(feed)
+    listener = FeedListener(feed)
     working = asyncio.create_task(churn(client, 1, 300))
-    await hearer.until(lambda: len(hearer.told) > 20)
-    await asyncio.to_thread(breakable.kill)
-    await hearer.until(lambda: isinstance(feed.trouble, Unavailable))
-    await asyncio.to_thread(breakable.start)
+    await listener.until(lambda: len(listener.told) > 20)
+    await asyncio.to_thread(restartable.kill)
+    await listener.until(lambda: isinstance(feed.trouble, Unavailable))
+    await asyncio.to_thread(restartable.start)
     await put(client, "after-it")
-    await hearer.until(lambda: ("ADDED", "after-it") in hearer.told)
+    await listener.until(lambda: ("ADDED", "after-it") in listener.told)
     await working
-    await hearer.like(client)
+    await listener.like(client)
     assert feed.trouble is None
-    await hearer.end()
+    await listener.end()
 
 
 async def test_connections_cut_within_events(
     client: KubeClient, through: Counting, proxy: Proxy
 ) -> None:
-    hearer = Hearer(feed_of(through))
-    await hearer.until(lambda: hearer.synced)
+    listener = FeedListener(feed_of(through))
+    await listener.until(lambda: listener.synced)
     working = asyncio.create_task(churn_until(lambda: proxy.cuts >= CUTS, client, 2))
     chance = random.Random(2)
     while not working.done():
-        cuts, heard = proxy.cuts, len(hearer.told)
+        cuts, heard = proxy.cuts, len(listener.told)
         proxy.cut_after = chance.randrange(1, 60_000)
-        await hearer.until(lambda: proxy.cuts > cuts or working.done())  # noqa: B023 - of this turn
-        await hearer.until(lambda: len(hearer.told) > heard or working.done())  # noqa: B023
+        await listener.until(lambda: proxy.cuts > cuts or working.done())  # noqa: B023 - of this turn
+        await listener.until(lambda: len(listener.told) > heard or working.done())  # noqa: B023
     await working
     proxy.cut_after = None
-    await hearer.like(client)
+    await listener.like(client)
     assert proxy.cuts >= CUTS
     assert through.lists == 1
-    await hearer.end()
+    await listener.end()
 
 
 async def test_what_was_compacted_meanwhile_is_told_as_a_difference(
-    breakable: Breakable, client: KubeClient, through: Counting, proxy: Proxy
+    restartable: RestartableServer, client: KubeClient, through: Counting, proxy: Proxy
 ) -> None:
-    breakable.run_with(WITHOUT_CACHE)
+    restartable.run_with(WITHOUT_CACHE)
     for name in ("same", "changed", "gone"):
         await put(client, name)
-    hearer = Hearer(feed_of(through))
-    await hearer.until(lambda: hearer.synced)
-    hearer.told.clear()
+    listener = FeedListener(feed_of(through))
+    await listener.until(lambda: listener.synced)
+    listener.told.clear()
     proxy.refusing = True
     proxy.cut()
     await client.delete(CONFIG_MAPS, "gone", SPACE)
     await put(client, "changed", "again")
     await put(client, "new")
-    breakable.compact()
+    restartable.compact()
     proxy.refusing = False
-    await hearer.like(client)
-    assert hearer.told == [("DELETED", "gone"), ("MODIFIED", "changed"), ("ADDED", "new")]
+    await listener.like(client)
+    assert listener.told == [("DELETED", "gone"), ("MODIFIED", "changed"), ("ADDED", "new")]
     assert through.lists == 2
     await put(client, "later")
-    await hearer.like(client)
-    assert (hearer.told[3:], through.lists) == ([("ADDED", "later")], 2)
-    await hearer.end()
+    await listener.like(client)
+    assert (listener.told[3:], through.lists) == ([("ADDED", "later")], 2)
+    await listener.end()
 
 
 async def test_pages_whose_version_was_compacted_are_read_anew(
-    breakable: Breakable, client: KubeClient
+    restartable: RestartableServer, client: KubeClient
 ) -> None:
-    breakable.run_with(WITHOUT_CACHE)
+    restartable.run_with(WITHOUT_CACHE)
     for number in range(5):
         await put(client, f"o{number}")
     paths: list[str] = []
@@ -196,7 +198,7 @@ async def test_pages_whose_version_was_compacted_are_read_anew(
         paths.append(request.path)
         if len(paths) == 1:
             await put(client, "o5")
-            breakable.compact()
+            restartable.compact()
         return answer
 
     client._sender.send = compacting  # type: ignore[method-assign]
@@ -208,21 +210,21 @@ async def test_a_watch_that_falls_silent(
     client: KubeClient, through: Counting, proxy: Proxy
 ) -> None:
     feed = feed_of(through, ReflectorTiming(silent=2.0))
-    hearer = Hearer(feed)
+    listener = FeedListener(feed)
     await put(client, "before")
-    await hearer.until(lambda: ("ADDED", "before") in hearer.told)
+    await listener.until(lambda: ("ADDED", "before") in listener.told)
     proxy.frozen.set()
     await put(client, "within")
-    await hearer.until(lambda: "silent" in str(feed.trouble))
+    await listener.until(lambda: "silent" in str(feed.trouble))
     proxy.frozen.clear()
-    await hearer.like(client)
+    await listener.like(client)
     assert through.lists == 1
-    await hearer.end()
+    await listener.end()
 
 
 async def is_allowed(worker: KubeClient) -> None:
     """Wait until the server has heard of the worker's rights."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             with suppress(Forbidden):
                 await put(worker, "crowded-0")
@@ -231,9 +233,11 @@ async def is_allowed(worker: KubeClient) -> None:
 
 
 async def test_a_server_without_room_gets_every_write_once(
-    breakable: Breakable, client: KubeClient, tmp_path: Path
+    restartable: RestartableServer, client: KubeClient, tmp_path: Path
 ) -> None:
-    breakable.run_with("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1")
+    restartable.run_with(
+        "--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1"
+    )
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "worker"}
     allowed = {"metadata": {"name": "worker"}, "roleRef": role, "subjects": [subject]}
@@ -244,7 +248,7 @@ async def test_a_server_without_room_gets_every_write_once(
         pauses.append(seconds)
         await asyncio.sleep(seconds / 10)
 
-    config = breakable.plane.kubeconfig(tmp_path / "worker", breakable.worker_token)
+    config = restartable.plane.kubeconfig(tmp_path / "worker", restartable.worker_token)
     worker = KubeClient(from_kubeconfig(config), pause=shortened)
     await is_allowed(worker)
     async with Writer(16) as writer:

@@ -122,7 +122,7 @@ async def bench(
     for name in ("pol-a", "pol-b"):
         made.projects.append(await ledger.create(Project(meta=Meta(name=name), spec=ProjectSpec())))
         await namespaces.ensure(made.projects[-1])
-    await made.put("house", Scope(), PLATFORM_RULES)
+    await made.put("installation", Scope(), PLATFORM_RULES)
     await made.put("small", Scope("project", "pol-a"), PROJECT_RULES)
     await made.look()
     await made.until_refused("at most 4", resources={"gpus": 8})
@@ -131,7 +131,7 @@ async def bench(
 
 
 async def test_what_a_rule_refuses_is_told_with_the_rule_and_its_scope(bench: Bench) -> None:
-    small, house = "(policy `small` of project/pol-a)", "(policy `house` of platform)"
+    small, installation = "(policy `small` of project/pol-a)", "(policy `installation` of platform)"
     cases: list[tuple[dict[str, Any], str]] = [
         (
             {"resources": {"gpus": 8}},
@@ -144,8 +144,8 @@ async def test_what_a_rule_refuses_is_told_with_the_rule_and_its_scope(bench: Be
         ({"timeLimitSeconds": None}, "spec.timeLimitSeconds is not given; it should be at most"),
         ({"environment": {"MODE": "live"}}, "spec.environment.MODE is live"),
         ({"labels": {}}, f"labels.cost-center is not given; it should be given {small}"),
-        ({"priority": "high"}, f'spec.priority is high; it should be "train" {house}'),
-        ({"image": "docker.io/evil"}, f'one of "registry.example.org/*", "busybox" {house}'),
+        ({"priority": "high"}, f'spec.priority is high; it should be "train" {installation}'),
+        ({"image": "docker.io/evil"}, f'one of "registry.example.org/*", "busybox" {installation}'),
         (
             {"kind": "Experiment", "experiment": {"parallelism": 3}},
             f"spec.experiment.parallelism is 3; it should be at most 2 {small}",
@@ -175,7 +175,7 @@ async def test_what_rules_allow_is_taken_and_other_projects_have_their_own(bench
     other = bench.create("pol-b", labels={}, resources={"gpus": 8}, timeLimitSeconds=None)
     assert other.code == 0, other.error
     refused = bench.create("pol-b", image="docker.io/evil")
-    assert "(policy `house` of platform)" in refused.error
+    assert "(policy `installation` of platform)" in refused.error
 
 
 async def test_changed_policies_count_soon_and_nobody_else_changes_them(
@@ -192,7 +192,7 @@ async def test_changed_policies_count_soon_and_nobody_else_changes_them(
     await bench.look()
     await bench.until_refused("at most 2", resources={"gpus": 3})
     await bench.ledger.scoped.remove(KIND, Scope("project", "pol-a"), "small")
-    await bench.ledger.scoped.remove(KIND, Scope(), "house")
+    await bench.ledger.scoped.remove(KIND, Scope(), "installation")
     await bench.look()
     assert "NotFound" in As(ours).get(policy, "carrel-pol-a", "carrel").error
     free: dict[str, Any] = {"resources": {"gpus": 64}, "image": "docker.io/evil"}

@@ -26,8 +26,8 @@ ROWS: Final = tuple(
     if row.flag in FLAGS or row.group == "Each task gets"
 )  # fmt: skip
 SIZES: Final = ("gpus", "gpu_memory_bytes", "mig_profile")
-PATIENCE_SECONDS: Final = 1.0
-"""A start within this time needs no words."""
+QUIET_START_SECONDS: Final = 1.0
+"""A start that takes no longer is not shown as waiting."""
 
 
 def _parser() -> MagicParser:
@@ -101,9 +101,9 @@ class GpuMagics(CarrelMagics):
         began, view, error, interrupts = time.monotonic(), None, None, 0
         while True:
             try:
-                kind, content = run.frames.get(timeout=PATIENCE_SECONDS / 4)
+                kind, content = run.frames.get(timeout=QUIET_START_SECONDS / 4)
             except queue.Empty:
-                late = time.monotonic() - began > PATIENCE_SECONDS
+                late = time.monotonic() - began > QUIET_START_SECONDS
                 if late and view is None and not companion.ready:
                     view = self._show_waiting(companion)
                 continue

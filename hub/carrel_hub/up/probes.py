@@ -124,19 +124,19 @@ class Watchdog:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def until_unresponsive(self, patience: float = UNRESPONSIVE_SECONDS) -> None:
-        """Return once a part that was just started has not answered for ``patience`` seconds.
+    async def until_unresponsive(self, seconds: float = UNRESPONSIVE_SECONDS) -> None:
+        """Return once a part that was just started has not answered for ``seconds``.
 
         Until its first answer it may take ``START_SECONDS``.
         """
         if not await self._answers(START_SECONDS, int(START_SECONDS / UNRESPONSIVE_SECONDS)):
             return
-        while await self._answers(patience, PROBES):
+        while await self._answers(seconds, PROBES):
             await self.sleep(PAUSE_SECONDS)
 
-    async def _answers(self, patience: float, questions: int) -> bool:
-        """Whether one of so many probes, spread over ``patience`` seconds, succeeds."""
-        each = patience / questions
+    async def _answers(self, seconds: float, questions: int) -> bool:
+        """Whether one of so many probes, spread over ``seconds``, succeeds."""
+        each = seconds / questions
         for _ in range(questions):
             began = self.clock()
             while (left := began + each - self.clock()) > 0:

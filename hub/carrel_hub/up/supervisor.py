@@ -100,16 +100,16 @@ class Supervisor:
     async def _watch(self, part: ProcessPart, watchdog: Watchdog) -> None:
         """Restart a part after each end, with a growing back-off."""
         loop = asyncio.get_running_loop()
-        pause, patience = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
+        pause, timeout = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
         while not self._stopping:
             began = loop.time()
             process = self._running[part.name]
-            silent = await _ended_or_unresponsive(process, watchdog.until_unresponsive(patience))
-            if loop.time() - began > STEADY_SECONDS + patience:
-                pause, patience = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
+            silent = await _ended_or_unresponsive(process, watchdog.until_unresponsive(timeout))
+            if loop.time() - began > STEADY_SECONDS + timeout:
+                pause, timeout = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
             if silent:
                 self._say(f"{part.shown} runs but does not answer; it is started again.")
-                patience = min(patience * 2, LONGEST_UNRESPONSIVE_SECONDS)
+                timeout = min(timeout * 2, LONGEST_UNRESPONSIVE_SECONDS)
                 await _end(process)
             self._shut_gate(part)
             pause = await self._start_again(part, pause)

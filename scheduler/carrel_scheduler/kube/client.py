@@ -76,7 +76,7 @@ class KubeClient:
     @property
     def trouble(self) -> str:
         """Why nothing can be asked until somebody mends our credentials; empty: all is well."""
-        return self._transport.patience.trouble
+        return self._transport.breaker.trouble
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", type: builtins.type[T] = _DICT

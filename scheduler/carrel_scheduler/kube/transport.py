@@ -148,7 +148,7 @@ class KubeTransport:
         self,
         credentials: Credentials,
         connections: int = CONNECTIONS,
-        patience: CredentialsBreaker | None = None,
+        breaker: CredentialsBreaker | None = None,
     ) -> None:
         self._credentials = credentials
         self._connections = connections
@@ -156,7 +156,7 @@ class KubeTransport:
         self._pool: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._sockets = weakref.WeakSet[socket.socket]()
-        self.patience = patience or CredentialsBreaker()
+        self.breaker = breaker or CredentialsBreaker()
 
     async def send(self, request: HttpRequest, seconds: float) -> KubeResponse:
         """Send and read the whole answer.
@@ -176,27 +176,27 @@ class KubeTransport:
     async def _access(self, refused: ServerAccess | None = None) -> ServerAccess:
         """The access, newer than a refused one. Raises ``CredentialsUnusable``."""
         if refused is None:
-            self.patience.check()
+            self.breaker.check()
         try:
             if refused is None:
                 return await self._credentials.access()
             return await self._credentials.renewed(refused)
         except CredentialsUnusable as why:
-            self.patience.failed(why)
+            self.breaker.failed(why)
             raise
 
     def _heard(self, status: int) -> None:
         """The server answered."""
         if status == HTTP_UNAUTHORIZED:
-            self.patience.failed(CredentialsUnusable(NOT_KNOWN, refused=True))
+            self.breaker.failed(CredentialsUnusable(NOT_KNOWN, refused=True))
         else:
-            self.patience.works()
+            self.breaker.works()
 
     def _missed(self, error: Exception) -> ApiServerUnreachable:
         """The API server did not answer."""
         failure = _unreachable(error)
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            self.patience.failed(CredentialsUnusable(f"we do not know the API server: {failure}"))
+            self.breaker.failed(CredentialsUnusable(f"we do not know the API server: {failure}"))
         return failure
 
     async def _send(

@@ -2,7 +2,7 @@
 
 A read begins after the writes that returned before it, and sees one snapshot. Watches of this
 process are woken by its commits; commits of other processes are announced by PostgreSQL, and on
-SQLite noticed within ``PATIENCE``.
+SQLite seen within ``POLL_SECONDS``.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Seconds after which a sleeping watch looks for itself, by whether commits are announced.
-PATIENCE: Final = {True: 10.0, False: 0.5}
+# Seconds between the queries of a waiting watch, by whether commits are announced.
+POLL_SECONDS: Final = {True: 10.0, False: 0.5}
 
 
 class SqlObjectStore:
@@ -194,8 +194,8 @@ class SqlObjectStore:
             self._set_aside(kind, [one.object.meta.uid for one in found.changes], damaged)
             return found
 
-        patience = PATIENCE[self._database.listens]
-        return Watch(read, self._notifier, version, patience, recent)
+        poll = POLL_SECONDS[self._database.listens]
+        return Watch(read, self._notifier, version, poll, recent)
 
     async def close(self) -> None:
         """Commit the calls that wait, end the watches, close every connection."""

@@ -62,9 +62,9 @@ class Admission:
         spec = workload.spec
         check_priority(spec.priority)
         find_share(spec, self._live)
-        misfit = self._live.misfit(workload)
-        if misfit is not None:
-            raise _misplaced(misfit)
+        unsupported = self._live.unsupported_field(workload)
+        if unsupported is not None:
+            raise _misplaced(unsupported)
         request = (
             workload.meta.project,
             spec.kind,
@@ -167,9 +167,11 @@ def check_priority(priority: str | int) -> None:
     )
 
 
-def _misplaced(misfit: UnsupportedField) -> NotAdmitted:
-    detail = f"{misfit.field} is {misfit.value!r}: {misfit.expected}"
-    return NotAdmitted(misfit.code, misfit.field, misfit.value, misfit.expected, detail)
+def _misplaced(unsupported: UnsupportedField) -> NotAdmitted:
+    detail = f"{unsupported.field} is {unsupported.value!r}: {unsupported.expected}"
+    return NotAdmitted(
+        unsupported.code, unsupported.field, unsupported.value, unsupported.expected, detail
+    )
 
 
 def _more_than_an_instance(workload: Workload) -> NotAdmitted:

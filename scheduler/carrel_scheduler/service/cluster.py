@@ -83,14 +83,14 @@ class Lead:
         leader: has the lease.
         instance: the name of this process.
         key: signs task tokens.
-        seat: what it has in common with processes before and after it.
+        lock: of the state folder, which earlier and later processes share.
         keeping: renews the lease from the beginning: recovery before the first pass takes time.
     """
 
     leader: Leader
     instance: str
     key: bytes
-    seat: StateFolderLock
+    lock: StateFolderLock
     keeping: "asyncio.Task[None]"
 
     async def kept(self) -> None:
@@ -102,7 +102,7 @@ class Lead:
         self.keeping.cancel()
         await asyncio.gather(self.keeping, return_exceptions=True)
         await self.leader.release()
-        self.seat.close()
+        self.lock.close()
 
 
 class OwnerReferences:
@@ -298,24 +298,24 @@ class Cluster:
 
 async def lead(settings: ServiceSettings, client: KubeClient) -> Lead:
     """Wait until this process leads."""
-    seat = StateFolderLock(settings.state_dir)
+    lock = StateFolderLock(settings.state_dir)
     try:
-        return await _lead(settings.need_cluster(), client, seat)
+        return await _lead(settings.need_cluster(), client, lock)
     except BaseException:
-        seat.close()
+        lock.close()
         raise
 
 
-async def _lead(cluster: ClusterSettings, client: KubeClient, seat: StateFolderLock) -> Lead:
+async def _lead(cluster: ClusterSettings, client: KubeClient, lock: StateFolderLock) -> Lead:
     instance = f"{socket.gethostname()}-{secrets.token_hex(6)}"
     clocks = Clocks(time.monotonic, time.time)
-    leader = Leader(client, cluster.namespace, instance, clocks, seat=seat.name)
+    leader = Leader(client, cluster.namespace, instance, clocks, state_folder=lock.name)
     await leader.acquire()
     keeping = asyncio.create_task(leader.keep())
     try:
         if not await leader.fenced():
             log.warning("the cluster has no policy that keeps former schedulers from binding pods")
-        return Lead(leader, instance, await task_key(client, cluster), seat, keeping)
+        return Lead(leader, instance, await task_key(client, cluster), lock, keeping)
     except BaseException:
         keeping.cancel()
         raise

@@ -166,7 +166,7 @@ def _provisioning(env: Mapping[str, str]) -> ProvisioningSettings:
         class_name=name,
         parameters={key.strip(): value.strip() for key, _, value in pairs},
         most=round(number(env, "CARREL_PROVISIONING_MOST", DEFAULTS.most, least=1)),
-        patience_s=number(env, "CARREL_PROVISIONING_AFTER_SECONDS", DEFAULTS.patience_s, least=0.0),
+        delay_s=number(env, "CARREL_PROVISIONING_AFTER_SECONDS", DEFAULTS.delay_s, least=0.0),
     )
 
 

@@ -172,7 +172,7 @@ class Live(Protocol):
         """Why no node or quota can ever hold the workload, decided at submission; else ``None``."""
         ...
 
-    def misfit(self, workload: Workload, /) -> UnsupportedField | None:
+    def unsupported_field(self, workload: Workload, /) -> UnsupportedField | None:
         """The error of a workload that can never run here; see ``launch.fitting``."""
         ...
 

@@ -321,7 +321,7 @@ class FakeLive:
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
         return self.gpu_use_of.get(uid)
 
-    def misfit(self, workload: Workload) -> UnsupportedField | None:
+    def unsupported_field(self, workload: Workload) -> UnsupportedField | None:
         divided = mig.model_of(self.divided_gpus) if self.divided_gpus else None
         return on_machine(workload, divided)
 

@@ -59,7 +59,7 @@ def nobody(kind: str, workload: Workload) -> None:
 
 ROOT = "/services/carrel/api/v1"
 MOST_CODE_BYTES = 2**20
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 TIMING = StreamTiming(keep_alive=0.05, verify=0.0, doubt=0.2, first_piece=0.05, per_user=5)
 
 
@@ -144,7 +144,7 @@ class Desk:
             body = await response.json(content_type=None) if is_json and raw else None
             return Reply(response.status, response.headers, raw, body)
 
-    async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS) -> None:
         """Wait for a condition, with a bound."""
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - the condition is anything at all

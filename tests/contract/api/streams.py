@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
+from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Listener:
 
     async def next(self) -> Message | None:
         """The next message, or ``None`` at the end; comments are counted."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 block, found, rest = self._rest.partition(b"\n\n")
                 if not found:

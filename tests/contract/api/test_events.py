@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.workloads.contract import LiveEvent
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
-from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
+from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk
 from contract.api.streams import listening
 
 
@@ -152,5 +152,5 @@ async def test_one_user_holds_a_bounded_number_of_streams(desk: Desk) -> None:
     for response in opened:
         response.close()
     await desk.until(lambda: not desk.live.subscriptions)
-    async with asyncio.timeout(PATIENCE_SECONDS), listening(desk, "/events", "ada") as stream:
+    async with asyncio.timeout(TIMEOUT_SECONDS), listening(desk, "/events", "ada") as stream:
         assert await stream.names(1) == ["vision/train-1"]

@@ -10,7 +10,7 @@ from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_schema.objects import TaskInfo, Workload, WorkloadStatus
 from carrel_schema.sections import ExperimentSpec, Parameter
 from contract.api.fakes import person
-from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
+from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk
 
 PATH = "/workloads/vision/train-1/logs"
 
@@ -53,7 +53,7 @@ async def test_the_log_of_an_experiment_is_that_of_its_trials(desk: Desk) -> Non
     desk.engine.followed_ends = True
     url = f"{desk.url}{ROOT}/workloads/vision/search/logs?index=all&follow=true"
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         desk.session.get(url, headers={"Authorization": "token ada-token"}) as response,
     ):
         content = response.content
@@ -88,7 +88,7 @@ async def test_following_ends_when_the_listener_goes_away(desk: Desk, pieces: li
     headers = {"Authorization": "token ada-token"}
     url = f"{desk.url}{ROOT}{PATH}?follow=true"
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         desk.session.get(url, headers=headers) as response,
     ):
         assert response.status == 200
@@ -103,7 +103,7 @@ async def test_following_ends_with_the_right_to_it(desk: Desk, how: str) -> None
     desk.engine.pieces = [b"one\n"]
     url = f"{desk.url}{ROOT}{PATH}?follow=true"
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         desk.session.get(url, headers={"Authorization": "token bea-token"}) as response,
     ):
         assert await response.content.readany() == b"one\n"
@@ -122,7 +122,7 @@ async def test_a_listener_that_does_not_read_slows_the_source_down(desk: Desk) -
     async with desk.session.get(desk.url + ROOT + PATH, headers=headers) as response:
         assert response.status == 200
         made = -1
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while made != desk.engine.produced:
                 made = desk.engine.produced
                 await asyncio.sleep(0.2)

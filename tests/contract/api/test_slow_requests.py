@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.service.listening import RequestLimits
-from contract.api.service import PATIENCE_SECONDS, ROOT, Desk, running
+from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk, running
 from contract.api.streams import listening
 from contract.api.test_events import event
 
@@ -19,7 +19,7 @@ async def hung_up(desk: Desk, sent: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent.encode())
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await reader.read()
     finally:
         writer.close()

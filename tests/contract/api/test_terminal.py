@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from carrel_scheduler.ledger.audit.contract import AuditFilter
-from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
+from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk
 
 PATH = "/workloads/vision/train-1/exec"
 
@@ -19,7 +19,7 @@ async def terminal(desk: Desk, who: str = "ada", path: str = PATH) -> Any:
     headers = {"Authorization": f"token {who}-token"}
     url = desk.url.replace("http", "ws", 1) + ROOT + path
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         desk.session.ws_connect(url, headers=headers) as socket,
     ):
         yield socket

@@ -12,7 +12,7 @@ import pytest
 
 from carrel.testing import FakeScheduler
 
-PATIENCE_SECONDS = 180.0
+TIMEOUT_SECONDS = 180.0
 Launch = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -57,7 +57,7 @@ def launch(fake: FakeScheduler, tmp_path: Path) -> Iterator[Launch]:
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
     """Wait until it holds, for a bounded time."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < end, f"not in time: {what}"
         time.sleep(0.02)

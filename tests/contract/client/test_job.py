@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from carrel.testing import FakeScheduler
-from contract.client.conftest import PATIENCE_SECONDS, Launch, eventually
+from contract.client.conftest import TIMEOUT_SECONDS, Launch, eventually
 
 TRAINING = """
 import time
@@ -48,14 +48,14 @@ def test_a_training_gives_way_and_goes_on(
         lambda: any("checkpoint_step" in body for _, _, body in fake.reports), "a reported save"
     )
     first.send_signal(signal.SIGTERM)
-    out, err = first.communicate(timeout=PATIENCE_SECONDS)
+    out, err = first.communicate(timeout=TIMEOUT_SECONDS)
     assert first.returncode == 143
     assert err == ""
     at = int(out.split("gave way at ")[1])
     assert fake.workload("vision", "x")["status"]["checkpoint"]["step"] == at
 
     second = launch("-W", "error", "-c", TRAINING, **environment(fake, tmp_path))
-    out, _ = second.communicate(timeout=PATIENCE_SECONDS)
+    out, _ = second.communicate(timeout=TIMEOUT_SECONDS)
     assert second.returncode == 0
     assert out == f"from {at}\ndone 2000\n"
     status = fake.workload("vision", "x")["status"]
@@ -74,7 +74,7 @@ def test_killed_at_any_instant_nothing_is_torn(
         begun = int(process.stdout.readline().split()[1])
         eventually(partial(_saved_beyond, tmp_path, begun + 5), "some saved steps")
         process.send_signal(signal.SIGKILL)
-        _, err = process.communicate(timeout=PATIENCE_SECONDS)
+        _, err = process.communicate(timeout=TIMEOUT_SECONDS)
         assert "damaged" not in err
     assert len(_steps(tmp_path)) >= 3
 
@@ -92,7 +92,7 @@ def test_a_server_that_is_away_never_stops_a_training(
 ) -> None:
     away = {**environment(fake, tmp_path), "CARREL_URL": "http://127.0.0.1:9/services/carrel"}
     process = launch("-c", TRAINING.replace("2000", "200"), **away)
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    out, err = process.communicate(timeout=TIMEOUT_SECONDS)
     assert (process.returncode, out) == (0, "from 0\ndone 200\n")
     assert err.count("carrel:") == 1
     assert "the job goes on" in err

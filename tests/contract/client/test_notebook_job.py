@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from carrel.testing import FakeScheduler
-from contract.client.conftest import PATIENCE_SECONDS, Launch, eventually
+from contract.client.conftest import TIMEOUT_SECONDS, Launch, eventually
 
 Start = Callable[..., "subprocess.Popen[str]"]
 WAITS = "import pathlib, time\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.05)"
@@ -63,7 +63,7 @@ def start(fake: FakeScheduler, launch: Launch, tmp_path: Path) -> Start:
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    out, err = process.communicate(timeout=TIMEOUT_SECONDS)
     return process.returncode, out, err
 
 

@@ -7,7 +7,7 @@ import threading
 
 from carrel.client import Client
 from carrel.testing import FakeScheduler
-from contract.client.conftest import PATIENCE_SECONDS, Launch, eventually
+from contract.client.conftest import TIMEOUT_SECONDS, Launch, eventually
 
 WAIT_FOR_THE_END = """
 from carrel.client import Client
@@ -29,7 +29,7 @@ def test_interrupting_a_wait_leaves_job_and_client_in_order(
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    out, err = process.communicate(timeout=TIMEOUT_SECONDS)
     assert (out, err, process.returncode) == ("interrupted running\n", "", 0)
 
 
@@ -43,7 +43,7 @@ def test_following_logs_ends_with_130(fake: FakeScheduler, launch: Launch) -> No
     fake.log("vision", "x", "step 2")
     assert process.stdout.readline() == "step 2\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE_SECONDS)
+    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
     assert (process.returncode, err) == (130, "")
 
 
@@ -57,7 +57,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(fake: FakeScheduler, launch: 
     process.stdout.close()
     assert process.stderr is not None
     assert process.stderr.read() == ""
-    assert process.wait(PATIENCE_SECONDS) == 0
+    assert process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_one_client_serves_many_threads(fake: FakeScheduler) -> None:
@@ -92,4 +92,4 @@ def test_quick_commands_import_nothing_heavy() -> None:
         "found = {'aiohttp', 'rich', 'yaml', 'asyncio'} & set(sys.modules)\n"
         "assert not found, found"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_SECONDS)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=TIMEOUT_SECONDS)

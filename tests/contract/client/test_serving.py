@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.ports import free_port
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 PROGRAM = """
 import asyncio, sys, time, carrel
 
@@ -59,7 +59,7 @@ class Served:
 
     async def line(self) -> str:
         assert self.process.stdout is not None
-        return (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_SECONDS)).decode()
+        return (await asyncio.wait_for(self.process.stdout.readline(), TIMEOUT_SECONDS)).decode()
 
     async def post(self, data: Any, **headers: str) -> tuple[int, Any]:
         body = data if isinstance(data, bytes) else json.dumps(data).encode()
@@ -135,7 +135,7 @@ async def test_it_finishes_what_is_under_way_when_told_to_stop(tmp_path: Path) -
         assert await served.line() == "asked\n"
         served.process.send_signal(signal.SIGTERM)
         assert await asked == (200, "done")
-        assert await asyncio.wait_for(served.process.wait(), PATIENCE_SECONDS) == 0
+        assert await asyncio.wait_for(served.process.wait(), TIMEOUT_SECONDS) == 0
 
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
             env={"PYTHONPATH": ":".join(sys.path)},
             stderr=asyncio.subprocess.PIPE,
         )
-        _, told = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        _, told = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
     assert f"Port {port} is used already" in told.decode()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
-PATIENCE_MS = 90_000
+TIMEOUT_MS = 90_000
 
 FLAGS = (
     "--headless",
@@ -26,7 +26,7 @@ async def chromium() -> AsyncIterator[Browser]:
     """Chromium of this machine; fails when there is none."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     assert found, "the browser tests need Chromium (see tests/install-browser.sh)"
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=found, args=list(FLAGS))
         try:

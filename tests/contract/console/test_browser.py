@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from contract.console.browser import PATIENCE_MS, chromium, complaints
+from contract.console.browser import TIMEOUT_MS, chromium, complaints
 from contract.console.site import Site
 
 pytestmark = pytest.mark.browser
@@ -54,7 +54,7 @@ async def opened(chrome: Browser, site: Site, path: str, who: str = "ada", **loo
     """A page of the console, as ``who``."""
     site.hub.who = who
     made = await chrome.new_context(**look)  # type: ignore[arg-type]
-    made.set_default_timeout(PATIENCE_MS)
+    made.set_default_timeout(TIMEOUT_MS)
     page = await made.new_page()
     await page.goto(site.url(path))
     return page

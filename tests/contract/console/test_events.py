@@ -9,7 +9,7 @@ import pytest
 from carrel_hub.console.handlers.events import SHORTEST_PAUSE_SECONDS
 from contract.console.site import Site, Visitor
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Listener:
@@ -34,7 +34,7 @@ class Listener:
                 self.told.set()
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while len(self.changes) < count:
                 self.told.clear()
                 await self.told.wait()
@@ -44,7 +44,7 @@ async def listening(visitor: Visitor, query: str = "") -> tuple[Listener, asynci
     await visitor.get()
     listener = Listener(visitor, query)
     task = asyncio.create_task(listener.run())
-    await asyncio.wait_for(listener.connected.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(listener.connected.wait(), TIMEOUT_SECONDS)
     return listener, task
 
 
@@ -90,7 +90,7 @@ async def test_a_browser_that_leaves_takes_its_stream_with_it(site: Site) -> Non
         await listener.until(1)
         assert streams
         await stopped(task)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while streams:
                 site.scheduler.status("vision", "train-8", borrowed=False)
                 await asyncio.sleep(0.05)
@@ -99,7 +99,7 @@ async def test_a_browser_that_leaves_takes_its_stream_with_it(site: Site) -> Non
 async def test_a_refused_stream_ends(site: Site) -> None:
     async with Visitor(site, "ada") as visitor:
         listener, task = await listening(visitor, "?project=speech&name=align-9")
-        await asyncio.wait_for(task, PATIENCE_SECONDS)
+        await asyncio.wait_for(task, TIMEOUT_SECONDS)
         assert listener.changes == []
 
 

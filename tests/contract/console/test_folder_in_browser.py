@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 
 from carrel.client.working_folder import ignore_spec, pack
 from carrel_schema.code import CHUNK_BYTES
-from contract.console.browser import PATIENCE_MS, chromium, complaints
+from contract.console.browser import TIMEOUT_MS, chromium, complaints
 from contract.console.site import Site
 
 pytestmark = pytest.mark.browser
@@ -86,7 +86,7 @@ async def page(chrome: Browser, site: Site) -> Page:
 async def opened(chrome: Browser, site: Site, path: str = "submit?project=vision") -> Page:
     site.hub.who = "cyd"
     made = await chrome.new_context()
-    made.set_default_timeout(PATIENCE_MS)
+    made.set_default_timeout(TIMEOUT_MS)
     page = await made.new_page()
     await page.goto(site.url(path))
     return page

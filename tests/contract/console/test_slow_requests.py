@@ -7,7 +7,7 @@ import pytest
 from carrel.testing import FakeScheduler
 from contract.console import scene
 from contract.console.site import Clock, Site, Visitor
-from contract.console.test_events import PATIENCE_SECONDS, listening, stopped
+from contract.console.test_events import TIMEOUT_SECONDS, listening, stopped
 
 HEAD = "POST /services/console/submit HTTP/1.1\r\nHost: x\r\n"
 
@@ -18,7 +18,7 @@ async def hung_up(site: Site, sent: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent.encode())
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await reader.read()
     finally:
         writer.close()

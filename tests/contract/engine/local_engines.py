@@ -16,7 +16,7 @@ from carrel_scheduler.engines.local.shim import process_tree
 from carrel_scheduler.node.mig import MigDevices
 
 NODE = "desk-1"
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 AS_ROOT = os.geteuid() == 0
 
 
@@ -79,7 +79,7 @@ class LocalEngines:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what nobody tells us of, for a bounded time."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await condition():  # noqa: ASYNC110 - other processes set no event of ours
             await asyncio.sleep(0.02)
 

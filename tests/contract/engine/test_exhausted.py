@@ -16,7 +16,7 @@ from carrel_scheduler.engines.contract import EngineError, TaskPhase, TaskStatus
 from carrel_scheduler.engines.local import registry, task_state
 from contract.engine.local_engines import LocalEngines, marked, supervisors
 from contract.engine_tasks import (
-    PATIENCE,
+    TIMEOUT_SECONDS,
     a_task,
     next_status,
     output,
@@ -77,7 +77,7 @@ async def test_without_watches_tasks_start_and_their_end_is_noticed(
     assert await following == b"one\ntwo\n"
     libc.enough = True
     await engine.start(a_task(engines, "sleep 600", attempt=1))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while engine.trouble:  # noqa: ASYNC110 - the kernel sets no event of ours
             await asyncio.sleep(0.02)
 

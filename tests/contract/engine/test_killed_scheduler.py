@@ -9,7 +9,7 @@ from pathlib import Path
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.local.task_state import Lock
-from contract.engine.local_engines import PATIENCE, LocalEngines, marked
+from contract.engine.local_engines import TIMEOUT_SECONDS, LocalEngines, marked
 
 FIRST = 5  # as many as the child says of
 KILLS = 32
@@ -30,7 +30,7 @@ async def live_and_die(engines: LocalEngines, number: int, life: float | None) -
         stdout=asyncio.subprocess.PIPE,
     )
     assert child.stdout is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert await child.stdout.readline() == b"ready\n"
         began = time.monotonic()
         if life is None:
@@ -47,7 +47,7 @@ async def live_and_die(engines: LocalEngines, number: int, life: float | None) -
 async def all_ended(engines: LocalEngines) -> list[TaskStatus]:
     """A new engine's list once everything is over."""
     engine = await engines.open()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         stream = engine.watch()
         while any(status.phase is not TaskPhase.ENDED for status in await engine.list()):
             await anext(stream)

@@ -9,7 +9,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import EngineError, Stream
 from carrel_scheduler.engines.local.terminal import LocalPipedCommand, LocalTerminal
-from contract.engine_tasks import PATIENCE
+from contract.engine_tasks import TIMEOUT_SECONDS
 
 STUBBORN = "trap '' HUP TERM; echo ready; while :; do sleep 1; done"
 
@@ -37,7 +37,7 @@ async def test_a_read_that_is_given_up_again_and_again_loses_nothing() -> None:
     script = f"import sys\nfor n in range({lines}): print(n, flush=True)\nsys.stdin.read()"
     terminal, _ = await session(sys.executable, "-c", script)
     found = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not found.endswith(f"{lines - 1}\r\n".encode()):
             try:
                 async with asyncio.timeout(0.0005):
@@ -50,7 +50,7 @@ async def test_a_read_that_is_given_up_again_and_again_loses_nothing() -> None:
 
 async def test_who_gives_up_closing_leaves_no_process_and_no_terminal() -> None:
     terminal, process = await session("/bin/sh", "-c", STUBBORN)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert (await terminal.read()).startswith(b"ready")
         reading = asyncio.create_task(terminal.read())
         closing = asyncio.create_task(terminal.close())
@@ -67,7 +67,7 @@ async def test_who_gives_up_closing_leaves_no_process_and_no_terminal() -> None:
 
 async def test_what_does_not_hear_the_hang_up_is_killed() -> None:
     terminal, process = await session("/bin/sh", "-c", STUBBORN)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert (await terminal.read()).startswith(b"ready")
         code = await terminal.close()
     assert code == 128 + 9
@@ -76,7 +76,7 @@ async def test_what_does_not_hear_the_hang_up_is_killed() -> None:
 
 async def test_a_terminal_ends_with_its_shell_though_a_child_goes_on() -> None:
     terminal, _ = await session("/bin/sh", "-c", "trap '' HUP; sleep 300 & echo $! done")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         said = await whole(terminal)
         assert await terminal.close() == 0
     child = int(said.split()[0])
@@ -94,7 +94,7 @@ async def piped(script: str) -> LocalPipedCommand:
 
 async def test_a_command_ends_though_a_child_holds_its_output() -> None:
     command = await piped("sleep 300 & echo $!; echo wrong >&2; exit 5")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         said = await command.read()
         assert await command.read() == b""
         assert (command.errors, await command.close()) == (b"wrong\n", 5)
@@ -104,7 +104,7 @@ async def test_a_command_ends_though_a_child_holds_its_output() -> None:
 async def test_a_slow_reader_gets_all_that_a_command_wrote_before_it_ended() -> None:
     command = await piped("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2")
     found = {Stream.OUTPUT: 0, Stream.ERRORS: 0}
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (piece := await command.read_piece())[1]:
             found[piece[0]] += len(piece[1])
             await asyncio.sleep(0.02)

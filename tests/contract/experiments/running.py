@@ -20,7 +20,7 @@ from carrel_schema.answers import TrialOut, Trials
 from contract.schedulers import forked_scheduler
 
 # For a machine many times slower than any that this is likely to run on.
-PATIENCE_SECONDS = 400.0
+TIMEOUT_SECONDS = 400.0
 PAUSE_SECONDS = 0.1
 VISION = "vision"
 SPEECH = "speech"
@@ -67,7 +67,7 @@ class Lab:
         """The workload once a condition holds."""
         last = None
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     last = await self.client.get_workload(project, name)
                     if met(last):
@@ -83,7 +83,7 @@ class Lab:
         """Wait for a condition on the trials' workloads by number."""
         found: dict[int, Workload] = {}
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not met(found):
                     await asyncio.sleep(PAUSE_SECONDS)
                     found = await self.workloads()
@@ -148,7 +148,7 @@ async def _sweep_up(lab: Lab) -> None:
     """Nothing may run on after the test."""
     for found in await lab.client.list_workloads():
         await lab.client.delete_workload(found.project, found.name)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await lab.client.list_workloads():  # noqa: ASYNC110 - of another process
             await asyncio.sleep(PAUSE_SECONDS)
 

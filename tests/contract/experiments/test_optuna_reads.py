@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.experiments.running import PATIENCE_SECONDS, VISION, Lab, running
+from contract.experiments.running import TIMEOUT_SECONDS, VISION, Lab, running
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -62,7 +62,7 @@ async def run(lab: Lab, folder: Path, *words: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

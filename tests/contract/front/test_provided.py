@@ -19,7 +19,7 @@ from carrel_hub.front.traefik import Listening, configuration, find_traefik, fro
 from carrel_hub.product import hashed
 
 KEY: Final = "the-key-of-the-proxy"
-PATIENCE_SECONDS: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def proxy(tmp_path: Path, ports: tuple[int, int, int]) -> Any:
         traefik_api_hashed_password=hashed(KEY),
         traefik_entrypoint="public",
         unavailable_url=f"http://127.0.0.1:{ports[2]}",
-        check_route_timeout=int(PATIENCE_SECONDS),
+        check_route_timeout=int(TIMEOUT_SECONDS),
         dynamic_config_file=str(tmp_path / "routes.json"),
     )
     return proxy
@@ -68,7 +68,7 @@ async def proxy(tmp_path: Path, ports: tuple[int, int, int]) -> Any:
 async def test_a_hub_starts_though_only_it_can_open_the_proxys_api(
     tmp_path: Path, ports: tuple[int, int, int], traefik: subprocess.Popen[bytes], proxy: Any
 ) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await _status(ports[1], "/ping") != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         assert await _status(ports[1], READY_PATH) == 404  # no routes, so its pod is not ready

@@ -40,7 +40,7 @@ from carrel_hub.up.ports import Gate
 from carrel_hub.up.probes import Watchdog, routes_loaded
 from carrel_hub.up.supervisor import Supervisor
 
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 KEY: Final = "the-key-of-the-proxy"
 SLOW_SECONDS: Final = 2
 
@@ -126,7 +126,7 @@ class Front:
         RoutesFile(self.routes / "routes.yaml").atomic_dump(found)
 
     def _wait(self) -> None:
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < end:
             try:
                 if self.get("/")[0] == 200:
@@ -282,7 +282,7 @@ def test_a_head_that_is_too_large_is_refused(front: Front) -> None:
 
 def test_the_access_log_has_no_secret(front: Front) -> None:
     front.get("/user/ada/logged?token=s3cret", Authorization="token s3cret", Cookie="c=s3cret")
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while "/user/ada/logged" not in front.access_log.read_text():
         assert time.monotonic() < end
         time.sleep(0.05)

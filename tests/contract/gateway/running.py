@@ -17,7 +17,7 @@ from carrel_hub.gateway.app import running
 from carrel_hub.gateway.settings import GatewaySettings
 from contract.schedulers import forked_scheduler
 
-PATIENCE_SECONDS = 240.0
+TIMEOUT_SECONDS = 240.0
 COME = "access:services!service=gateway"
 SERVER = Path(__file__).with_name("server.py")
 
@@ -110,7 +110,7 @@ class House:
 
 async def until(read: Callable[[], Awaitable[Any]], met: Callable[[Any], bool], what: str) -> Any:
     """What is read once it is as it should be."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while True:
         found = await read()
         if met(found):

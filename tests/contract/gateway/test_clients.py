@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from carrel.client import AsyncClient, Client
 from carrel.errors import ApiError
-from contract.gateway.running import PATIENCE_SECONDS, House, house, until
+from contract.gateway.running import TIMEOUT_SECONDS, House, house, until
 
 
 @pytest.fixture
@@ -51,18 +51,18 @@ def _requests(url: str) -> None:
         f"{url}/predict",
         json={"x": [1, 2]},
         headers={"Authorization": "token bea"},
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
     )
     assert (answer.status_code, answer.json()["size"]) == (200, 13)
     refused = requests.get(
-        f"{url}/", headers={"Authorization": "token carl"}, timeout=PATIENCE_SECONDS
+        f"{url}/", headers={"Authorization": "token carl"}, timeout=TIMEOUT_SECONDS
     )
     assert (refused.status_code, refused.json()["code"]) == (403, "not_shared")
 
 
 def _openai(url: str) -> None:
     with openai.OpenAI(
-        base_url=f"{url}/v1", api_key="bea", max_retries=0, timeout=PATIENCE_SECONDS
+        base_url=f"{url}/v1", api_key="bea", max_retries=0, timeout=TIMEOUT_SECONDS
     ) as client:
         asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello?"}]
         whole = client.chat.completions.create(model="m", messages=asked)

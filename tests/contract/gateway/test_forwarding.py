@@ -14,7 +14,7 @@ from benchmarks.standin_hub import Account, StandInHub
 from carrel_hub.gateway.app import IDLE_SECONDS, running
 from carrel_hub.gateway.settings import GatewaySettings
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 PATH = "/services/gateway/vision/target"
 COME = "access:services!service=gateway"
 Answers = Callable[["Heard", asyncio.StreamWriter], Awaitable[None]]
@@ -102,13 +102,13 @@ class Caller:
 
     async def answer(self) -> tuple[int, str, bytes]:
         """Status, head, body."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             return int(head.split()[1]), head, await _body(head, self.reader)
 
     async def rest(self) -> bytes:
         """All until the gateway hangs up."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             try:
                 return await self.reader.read()
             except ConnectionError:
@@ -172,7 +172,7 @@ async def housing(idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[House]:
 
 
 async def _until_told(made: House) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             caller = await made.caller()
             caller.ask()
@@ -285,7 +285,7 @@ async def test_a_connection_answered_early_is_not_used_again(house: House) -> No
     second.ask("POST", "Content-Length: 1000000", body=b"x" * 1000)
     assert (await second.answer())[0] == 200
     second.writer.close()
-    await asyncio.wait_for(house.target.hung_up.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(house.target.hung_up.wait(), TIMEOUT_SECONDS)
     house.target.early = False
     third = await house.caller()
     third.ask("GET")
@@ -305,9 +305,9 @@ async def test_who_leaves_is_not_worked_for_any_longer(house: House) -> None:
     house.target.answer = never
     caller = await house.caller()
     caller.ask()
-    await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(asked.wait(), TIMEOUT_SECONDS)
     caller.writer.close()
-    await asyncio.wait_for(house.target.hung_up.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(house.target.hung_up.wait(), TIMEOUT_SECONDS)
 
 
 async def test_an_answer_that_breaks_off_does_not_look_whole(house: House) -> None:
@@ -332,11 +332,11 @@ async def test_answers_without_a_body_are_passed_as_they_are(house: House) -> No
     house.target.answer = bare
     caller = await house.caller()
     caller.ask("GET")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         head = await caller.reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 304")
     caller.ask("HEAD")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         head = await caller.reader.readuntil(b"\r\n\r\n")
     assert b"Content-Length: 7" in head
     house.target.answer = say_ok
@@ -357,7 +357,7 @@ async def test_events_arrive_one_by_one(house: House) -> None:
     house.target.answer = events
     caller = await house.caller()
     caller.ask()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await caller.reader.readuntil(b"data: 1\n\n")
         sent.set()
         await caller.reader.readuntil(b"data: 2\n\n")
@@ -366,7 +366,7 @@ async def test_events_arrive_one_by_one(house: House) -> None:
 async def test_an_uploader_that_asks_is_told_to_continue(house: House) -> None:
     caller = await house.caller()
     caller.ask("POST", "Expect: 100-continue", "Content-Length: 3")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert (await caller.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
     caller.writer.write(b"abc")
     assert (await caller.answer())[0] == 200

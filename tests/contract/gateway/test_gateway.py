@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from carrel.web_isolation import SANDBOX
-from contract.gateway.running import PATIENCE_SECONDS, House, house, until
+from contract.gateway.running import TIMEOUT_SECONDS, House, house, until
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def _passes_streams_and_websockets(served: House) -> None:
     headers = {"Authorization": "Bearer ada"}
     url = served.address("vision/digits/stream")
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         served.session.get(url, headers=headers) as answer,
     ):
         for number in range(3):
@@ -111,7 +111,7 @@ async def _passes_streams_and_websockets(served: House) -> None:
         served.address("vision/digits/ws"), headers=headers, protocols=["chat"]
     ) as ws:
         await ws.send_str("hello")
-        assert (await ws.receive_str(timeout=PATIENCE_SECONDS), ws.protocol) == (
+        assert (await ws.receive_str(timeout=TIMEOUT_SECONDS), ws.protocol) == (
             "ada: hello",
             "chat",
         )

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from carrel_hub.gateway.app import server_log
-from contract.gateway.test_forwarding import PATH, PATIENCE_SECONDS, Heard, House, house, housing
+from contract.gateway.test_forwarding import PATH, TIMEOUT_SECONDS, Heard, House, house, housing
 
 __all__ = ["house"]
 SHORT_SECONDS = 0.3
@@ -24,13 +24,13 @@ async def test_a_head_that_does_not_end_is_hung_up_on_and_an_answer_may_last() -
         house.target.answer = slowly
         lasting = await house.caller()
         lasting.ask()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await lasting.reader.readuntil(b"abc\r\n")
         partial = await house.caller()
         partial.writer.write(f"GET {PATH}/ HTTP/1.1\r\nHost: x\r\nX-Mo".encode())
         assert await partial.rest() == b""
         go_on.set()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert await lasting.reader.readuntil(b"0\r\n\r\n") == b"2\r\nde\r\n0\r\n\r\n"
 
 

@@ -11,7 +11,7 @@ from playwright.async_api import async_playwright
 from contract.gateway.running import House, house, until
 from e2e.stack import CHROMIUM, FLAGS
 
-PATIENCE_MS = 240_000
+TIMEOUT_MS = 240_000
 IDLE_SECONDS = 20.0
 REPORTS = """
 import carrel
@@ -84,9 +84,9 @@ async def looks(served: House) -> None:
         browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = await browser.new_page(extra_http_headers={"Authorization": "Bearer bea"})
         port = served.gateway.rpartition(":")[2]
-        await page.goto(f"http://board--vision.localhost:{port}/", timeout=PATIENCE_MS)
-        await page.get_by_text("train-1").first.wait_for(timeout=PATIENCE_MS)
-        await page.get_by_text("loss").first.wait_for(timeout=PATIENCE_MS)
+        await page.goto(f"http://board--vision.localhost:{port}/", timeout=TIMEOUT_MS)
+        await page.get_by_text("train-1").first.wait_for(timeout=TIMEOUT_MS)
+        await page.get_by_text("loss").first.wait_for(timeout=TIMEOUT_MS)
         await page.screenshot(path=str(served.scheduler.state_dir / "tensorboard.png"))
         await browser.close()
 

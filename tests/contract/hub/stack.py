@@ -30,7 +30,7 @@ from carrel_hub.settings import InstallationSettings, Ports
 from carrel_hub.up.parts import all_parts, write_config
 from contract.hub.runner import Runner
 
-PATIENCE_SECONDS = 180.0
+TIMEOUT_SECONDS = 180.0
 PASSWORD = "correct-horse-battery"
 PROBE = Path(__file__).with_name("probe_console.py")
 QUICK = """
@@ -147,7 +147,7 @@ class Stack:
             except (URLError, OSError):
                 return False
 
-        wait_until(answers, PATIENCE_SECONDS, "the Hub")
+        wait_until(answers, TIMEOUT_SECONDS, "the Hub")
 
     @property
     def url(self) -> str:
@@ -211,12 +211,12 @@ class Person:
         return found
 
     async def until_ready(
-        self, server: str = "", seconds: float = PATIENCE_SECONDS
+        self, server: str = "", seconds: float = TIMEOUT_SECONDS
     ) -> dict[str, Any]:
         """Wait until the Hub calls the workspace ready."""
         return await self.until(server, lambda model: bool(model.get("ready")), seconds)
 
-    async def until_stopped(self, server: str = "", seconds: float = PATIENCE_SECONDS) -> None:
+    async def until_stopped(self, server: str = "", seconds: float = TIMEOUT_SECONDS) -> None:
         """Wait until the Hub has no such running workspace."""
         await self.until(server, lambda model: not model.get("started"), seconds)
 
@@ -224,7 +224,7 @@ class Person:
         self,
         server: str,
         condition: Callable[[dict[str, Any]], bool],
-        seconds: float = PATIENCE_SECONDS,
+        seconds: float = TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
         """Wait for something in the Hub's model of a server."""
         async with asyncio.timeout(seconds):
@@ -236,7 +236,7 @@ class Person:
 
     async def get_once_there(self, path: str) -> tuple[int, str]:
         """Ask for a page until the proxy leads to somebody who answers."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 found = await self.get(path)
                 if found[0] not in (502, 503):
@@ -263,7 +263,7 @@ class Person:
 async def person(stack: Stack, name: str) -> AsyncIterator[Person]:
     """Somebody signed in."""
     jar = aiohttp.CookieJar(unsafe=True)
-    timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
         somebody = Person(stack, session, name)
         assert await somebody.sign_in() == 200
@@ -271,7 +271,7 @@ async def person(stack: Stack, name: str) -> AsyncIterator[Person]:
 
 
 async def until(
-    condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS, what: str = "it"
+    condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS, what: str = "it"
 ) -> None:
     """Wait for a condition without holding up the event loop."""
     await asyncio.to_thread(wait_until, condition, seconds, what)

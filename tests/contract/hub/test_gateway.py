@@ -9,7 +9,7 @@ from aiohttp import web
 from yarl import URL
 
 from carrel.web_isolation import SANDBOX
-from contract.hub.stack import PATIENCE_SECONDS, Person, Stack, person
+from contract.hub.stack import TIMEOUT_SECONDS, Person, Stack, person
 
 PAGE = {"Accept": "text/html", "Sec-Fetch-Mode": "navigate"}
 
@@ -66,7 +66,7 @@ async def look(somebody: Person, path: str, **headers: str) -> tuple[int, str, s
 
 async def until_there(somebody: Person, tool: Tool) -> None:
     """Until the gateway has heard of the tool."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await look(somebody, f"{tool.path}/"))[0] in (404, 502, 503):  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.1)
 
@@ -122,7 +122,7 @@ async def test_who_signs_out_of_the_hub_is_out(tool: Tool) -> None:
         before = ada.session.cookie_jar.filter_cookies(URL(f"{tool.stack.url}{tool.path}/"))
         assert "carrel-gateway" in before
         await ada.get("/hub/logout")
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 url = f"{tool.stack.url}{tool.path}/"
                 async with ada.session.get(url, headers=PAGE, allow_redirects=False) as answer:

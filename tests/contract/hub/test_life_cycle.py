@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_spawner.options import BYTES_PER_GIB
-from contract.hub.stack import PATIENCE_SECONDS, Stack, person, until
+from contract.hub.stack import TIMEOUT_SECONDS, Stack, person, until
 
 
 async def test_starts_a_workspace_and_stops_it(stack: Stack) -> None:
@@ -91,7 +91,7 @@ async def test_a_stopped_named_workspace_is_started_at_its_own_address(stack: St
         async def is_a_page_of_the_default_one() -> bool:
             return (await linus.get("/user/linus/bench/x"))[0] == 200
 
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await is_a_page_of_the_default_one():  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.1)
         await linus.api("DELETE", "/users/linus/server")

@@ -10,7 +10,7 @@ from jupyterhub import orm
 from sqlalchemy import create_engine, delete, insert
 
 from carrel_hub.accounts.store import AccountStore
-from contract.hub.stack import PASSWORD, PATIENCE_SECONDS, Person, Stack
+from contract.hub.stack import PASSWORD, TIMEOUT_SECONDS, Person, Stack
 from contract.hub.test_sessions import browser, signed_in
 
 NEW = "another-horse-battery"
@@ -179,7 +179,7 @@ async def holds(stack: Stack, token: str) -> int:
 
 async def until_signed_out(somebody: Person) -> None:
     """Within the time that a look at the accounts takes."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             if not await signed_in(somebody):
                 break

@@ -28,7 +28,7 @@ SCRAPING = (
     Path(__file__).parents[3] / "deploy/kubernetes/components/monitoring/prometheus/prometheus.yml"
 )
 START_SECONDS = 300
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 class Up:
@@ -55,7 +55,7 @@ class Up:
         assert self.process.poll() is None, self.out.read_text()
         return "Stop with Ctrl-C" in self.out.read_text()
 
-    def signal(self, number: signal.Signals, seconds: float = PATIENCE_SECONDS) -> int:
+    def signal(self, number: signal.Signals, seconds: float = TIMEOUT_SECONDS) -> int:
         """Send a signal to `carrel up` alone; returns its exit code."""
         assert self.process is not None
         self.process.send_signal(number)
@@ -116,7 +116,7 @@ async def sign_in(up: Up, name: str, password: str) -> int:
 
 async def nothing_left(up: Up) -> None:
     """Helpers of the parts notice the end of those a moment later."""
-    await until(lambda: up.children() == [], PATIENCE_SECONDS, "the end of its children")
+    await until(lambda: up.children() == [], TIMEOUT_SECONDS, "the end of its children")
 
 
 async def test_starts_stops_and_comes_back(running: Up) -> None:
@@ -147,8 +147,8 @@ async def test_parts_that_die_come_back(running: Up) -> None:
     for process in before.values():
         process.kill()
     for what, old in before.items():
-        await until(lambda what=what, old=old: _other(running, what, old), PATIENCE_SECONDS, what)  # type: ignore[misc]
-    await until(lambda: _answers(f"{running.url}/hub/api/"), PATIENCE_SECONDS, "the Hub")
+        await until(lambda what=what, old=old: _other(running, what, old), TIMEOUT_SECONDS, what)  # type: ignore[misc]
+    await until(lambda: _answers(f"{running.url}/hub/api/"), TIMEOUT_SECONDS, "the Hub")
     async with running.client() as client:
         assert [one.name for one in await client.list_projects()] == ["research"]
     assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
@@ -206,7 +206,7 @@ async def test_nobody_takes_the_port_of_a_part_that_is_away(running: Up) -> None
         port, old = getattr(ports, part, running.port), running.part(command)
         old.suspend()  # so that it is not the old one that answers
         url = f"http://127.0.0.1:{port}{path}"
-        asked = asyncio.create_task(asyncio.to_thread(_answers, url, PATIENCE_SECONDS))
+        asked = asyncio.create_task(asyncio.to_thread(_answers, url, TIMEOUT_SECONDS))
         old.kill()
         taker = await asyncio.to_thread(
             subprocess.run,
@@ -265,12 +265,10 @@ async def test_a_scheduler_that_hangs_is_told_at_once_and_comes_back(running: Up
         assert (home[0], "The scheduler does not answer" in home[1]) == (200, True)
         assert jobs[0] == 503, jobs[1]
         assert "What is free now cannot be shown" in spawn[1], spawn[1]
-        await until(
-            lambda: _other(running, "carrel_scheduler", hung), PATIENCE_SECONDS, "a new one"
-        )
+        await until(lambda: _other(running, "carrel_scheduler", hung), TIMEOUT_SECONDS, "a new one")
         assert "Scheduler runs but does not answer" in running.out.read_text()
         health = f"{running.url}/services/carrel/health"
-        await until(lambda: _answers(health), PATIENCE_SECONDS, "an answer")
+        await until(lambda: _answers(health), TIMEOUT_SECONDS, "an answer")
         async with running.client() as client:
             assert await client.members("vision") == ["ada"]
         assert (await ada.get("/services/console/jobs"))[0] == 200

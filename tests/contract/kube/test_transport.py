@@ -14,7 +14,7 @@ from carrel_scheduler.kube.transport import ApiServerUnreachable, HttpRequest, K
 from k8s.cluster import authority
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 pytestmark = [pytest.mark.enable_socket]
 
 
@@ -72,7 +72,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Watched]:
 async def test_a_stream_that_was_cut_is_gone_when_its_client_is_closed(server: Watched) -> None:
     transport = KubeTransport(server)
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),
+        asyncio.timeout(TIMEOUT_SECONDS),
         transport.stream(HttpRequest("GET", "/pods?watch=1")) as answer,
     ):
         assert await answer.content.readany() == b"first"

@@ -18,7 +18,7 @@ from carrel_scheduler.kube.transport import NOT_KNOWN, CredentialsBreaker, KubeT
 from carrel_scheduler.service.listening import serve_trouble
 from k8s.cluster.waiting import free_port
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 pytestmark = [pytest.mark.enable_socket]
 
 
@@ -71,7 +71,7 @@ def kubeconfig(folder: Path, url: str) -> Path:
 
 
 class Times:
-    """Time that stands still where patience looks, and flies where the lease is waited for."""
+    """A clock that stands still for the circuit breaker; waiting for the lease takes no time."""
 
     now = 0.0
 
@@ -81,7 +81,7 @@ class Times:
 
 async def told(port: int) -> tuple[int, Any]:
     """What the waiting scheduler answers, once it does."""
-    async with asyncio.timeout(PATIENCE_SECONDS), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(TIMEOUT_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(f"http://127.0.0.1:{port}/services/carrel/ready") as found:
@@ -95,7 +95,7 @@ async def test_it_waits_unready_with_the_reason_until_it_is_known(
 ) -> None:
     times = Times()
     credentials = from_kubeconfig(kubeconfig(tmp_path, server.url))
-    transport = KubeTransport(credentials, patience=CredentialsBreaker(lambda: times.now))
+    transport = KubeTransport(credentials, breaker=CredentialsBreaker(lambda: times.now))
     client = KubeClient(credentials, transport)
     clocks = Clocks(lambda: 0.0, lambda: 0.0, times.pause)
     leader = Leader(client, "carrel-system", "me", clocks)
@@ -109,7 +109,7 @@ async def test_it_waits_unready_with_the_reason_until_it_is_known(
         assert server.asked == asked
         server.knows = True
         times.now += 60.0
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert await leading == 1
     assert client.trouble == ""
     saying.cancel()

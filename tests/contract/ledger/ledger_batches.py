@@ -8,7 +8,7 @@ from carrel_scheduler.ledger.records import Ledger, NewWorkload
 from carrel_scheduler.ledger.store import ChangeType, ObjectExists
 from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers, transition
-from contract.ledger.store_tools import PATIENCE, workload
+from contract.ledger.store_tools import TIMEOUT_SECONDS, workload
 
 
 def new(name: str, project: str = "vision", **secrets: str) -> NewWorkload:
@@ -113,5 +113,5 @@ class WatchingSpecifications:
         for number, ledger in enumerate((one, other, one, other, other, one)):
             await ledger.create_workloads([new(f"n{number}")])
             names.append(f"n{number}")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert [(await anext(watch)).object.meta.name for _ in names] == names

@@ -14,7 +14,7 @@ from carrel_schema.objects import (
     WorkloadSpec,
 )
 
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 class ClosableStore(ObjectStore, Protocol):
@@ -50,7 +50,7 @@ def project(name: str = "vision") -> Project:
 
 async def take(changes: AsyncIterator[Change[Any]], count: int) -> list[Change[Any]]:
     """So many changes, or a failure after a while."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return [await anext(changes) for _ in range(count)]
 
 

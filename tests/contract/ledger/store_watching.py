@@ -12,7 +12,7 @@ from carrel_scheduler.ledger.store import (
     ObjectStore,
 )
 from carrel_schema.objects import Project, Workload
-from contract.ledger.store_tools import PATIENCE, Stores, project, story, take, workload
+from contract.ledger.store_tools import TIMEOUT_SECONDS, Stores, project, story, take, workload
 
 
 class Watching:
@@ -119,7 +119,7 @@ class Watching:
         writing = asyncio.ensure_future(write())
         seen: list[Change[Any]] = []
         waits = 0
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while len(seen) < len(names):
                 waits += 1
                 waiting = asyncio.ensure_future(anext(watch))
@@ -191,5 +191,5 @@ class Watching:
         waiting = asyncio.ensure_future(anext(store.watch(Workload, beginning), None))
         await asyncio.sleep(0.05)
         await store.close()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert await waiting is None

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from carrel.testing import FakeScheduler
 from contract.notebook.lab import Lab, running_lab
 
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 CHROMIUM = [
     "--no-sandbox",
     "--disable-gpu",
@@ -45,7 +45,7 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's chromium, without a window."""
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
         yield running

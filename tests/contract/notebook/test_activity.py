@@ -15,7 +15,7 @@ from contract.notebook.lab import TOKEN, Lab
 
 SILENT_SECONDS = 8
 SILENT = f"import time; time.sleep({SILENT_SECONDS})"
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 COMM = """
 import threading, time
 from comm import create_comm
@@ -69,7 +69,7 @@ async def execute(lab: Lab, kernel: str, code: str, *, wait: bool) -> None:
 def told(scheduler: FakeScheduler, true: Callable[[Any], bool], since: int | None = None) -> Any:
     """The first sign of life after now, or after the first ``since``, of which this is true."""
     known = len(scheduler.activities) if since is None else since
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         for activity in scheduler.activities[known:]:
             if true(activity):

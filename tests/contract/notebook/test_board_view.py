@@ -9,7 +9,7 @@ from playwright.async_api import Page, Route, expect
 from carrel.models import Workload, WorkloadSpec, WorkloadStatus
 from carrel.widgets.board import TensorBoardView
 from carrel.widgets.job_state import describe
-from contract.console.browser import PATIENCE_MS, chromium, complaints
+from contract.console.browser import TIMEOUT_MS, chromium, complaints
 from contract.notebook.test_view_modules import MODEL
 
 pytestmark = pytest.mark.browser
@@ -44,7 +44,7 @@ async def page() -> AsyncIterator[Page]:
 
     async with chromium() as chrome:
         found = await chrome.new_page()
-        found.set_default_timeout(PATIENCE_MS)
+        found.set_default_timeout(TIMEOUT_MS)
         await found.route("**/*", answer)
         yield found
 

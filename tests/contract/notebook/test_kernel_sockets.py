@@ -9,13 +9,13 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from carrel.testing import FakeScheduler
 from contract.notebook.lab import running_lab
 
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 CHANNELS = 5
 
 
 def sockets(folder: Path) -> list[Path]:
     """Those of the one kernel, once it listens at all of them."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         found = [path for path in folder.glob("kernel-*") if path.is_socket()]
         if len(found) == CHANNELS:
@@ -38,7 +38,7 @@ def test_a_kernel_answers_at_private_sockets_only(tmp_path: Path) -> None:
         client.load_connection_file()
         client.start_channels()
         try:
-            client.wait_for_ready(timeout=PATIENCE_SECONDS)
+            client.wait_for_ready(timeout=TIMEOUT_SECONDS)
             answer = client.execute_interactive("import os; assert os.getpid()", timeout=60)
             assert answer["content"]["status"] == "ok"
         finally:

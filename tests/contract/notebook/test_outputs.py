@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from carrel.testing import FakeScheduler
-from contract.notebook.conftest import PATIENCE_MS
+from contract.notebook.conftest import TIMEOUT_MS
 from contract.notebook.lab import Lab, write_notebook
 
 pytestmark = pytest.mark.browser
@@ -33,7 +33,7 @@ def opened(browser: Browser, lab: Lab, name: str) -> Iterator[Page]:
     """A page of a browser of its own; errors in its code fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page, errors = context.new_page(), []
-    page.set_default_timeout(PATIENCE_MS)
+    page.set_default_timeout(TIMEOUT_MS)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(lab.page(f"lab/tree/{name}.ipynb"))
     expect(cell(page, 0)).to_be_visible()

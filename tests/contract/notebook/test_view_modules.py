@@ -8,7 +8,7 @@ from playwright.async_api import Page, expect
 
 from carrel.widgets import bundle
 from carrel.widgets.compare import CompareView
-from contract.console.browser import PATIENCE_MS, chromium, complaints
+from contract.console.browser import TIMEOUT_MS, chromium, complaints
 
 pytestmark = pytest.mark.browser
 
@@ -39,7 +39,7 @@ LAB = """(code) => {
 async def page() -> AsyncIterator[Page]:
     async with chromium() as chrome:
         found = await chrome.new_page()
-        found.set_default_timeout(PATIENCE_MS)
+        found.set_default_timeout(TIMEOUT_MS)
         await found.goto("about:blank")
         yield found
 

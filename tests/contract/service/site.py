@@ -12,7 +12,7 @@ from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from contract.schedulers import forked_scheduler
 
-PATIENCE_SECONDS = 480.0
+TIMEOUT_SECONDS = 480.0
 
 
 class Site:
@@ -45,7 +45,7 @@ class Site:
 
     async def said(self, name: str, **query: str) -> str:
         """What a job has printed, once it has printed anything."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 if text := await self.logs(name, **query):
                     return text
@@ -57,7 +57,7 @@ class Site:
         """The workload's status once it is as wanted."""
         status: dict[str, Any] = {}
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     status = (await self.get(name))["status"]
                     if met(status):
@@ -109,7 +109,7 @@ async def _end_all(made: Site) -> None:
     page = await made.ask("GET", "/workloads?project=vision")
     for item in page["items"]:
         await made.ask("DELETE", f"/workloads/vision/{item['name']}")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             if not (await made.ask("GET", "/workloads?project=vision"))["items"]:
                 return

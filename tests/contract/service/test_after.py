@@ -7,7 +7,7 @@ import pytest
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
-from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
+from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]
 WAIT = "until [ -e go ]; do sleep 0.05; done"
@@ -20,7 +20,7 @@ async def submit(client: AsyncClient, name: str, command: str, **fields: Any) ->
 
 async def until(client: AsyncClient, name: str, word: str) -> None:
     """Wait until the reason of pending work says a word."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             status = (await client.get_workload("vision", name)).status
             assert status.phase == "pending"
@@ -30,13 +30,13 @@ async def until(client: AsyncClient, name: str, word: str) -> None:
 
 
 async def ended(client: AsyncClient, *names: str) -> list[str]:
-    jobs = await client.wait([("vision", name) for name in names], timeout=PATIENCE_SECONDS)
+    jobs = await client.wait([("vision", name) for name in names], timeout=TIMEOUT_SECONDS)
     return [job.status.phase for job in jobs]
 
 
 async def let_go(client: AsyncClient, name: str) -> None:
     """Have waiting work go on."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in client.events("vision", name):
             if event.workload.status.phase == "running":
                 break
@@ -67,7 +67,7 @@ async def test_work_starts_when_what_it_waits_for_has_ended(client: AsyncClient)
         await let_go(client, name)
     phases = await ended(client, "prep", "other", "train", "report")
     assert phases == ["succeeded", "failed", "succeeded", "succeeded"]
-    [sweep] = await client.wait([("vision", "sweep")], timeout=PATIENCE_SECONDS)
+    [sweep] = await client.wait([("vision", "sweep")], timeout=TIMEOUT_SECONDS)
     assert sweep.status.experiment is not None
     # What waited for work that failed or was deleted fails too, and so does what waited for that.
     await client.delete_workload("vision", "gone")
@@ -76,7 +76,7 @@ async def test_work_starts_when_what_it_waits_for_has_ended(client: AsyncClient)
         "lost-sweep": "Not started: `never` failed.",
         "both": "Not started: `gone` was deleted before it succeeded.",
     }
-    for job in await client.wait([("vision", name) for name in lost], timeout=PATIENCE_SECONDS):
+    for job in await client.wait([("vision", name) for name in lost], timeout=TIMEOUT_SECONDS):
         assert (job.status.phase, job.status.started_at) == ("failed", None)
         assert job.status.reason is not None
         assert job.status.reason.token == "DependencyNeverSatisfied"

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from carrel import AsyncClient
-from contract.service.site import PATIENCE_SECONDS, Site, site
+from contract.service.site import TIMEOUT_SECONDS, Site, site
 
 ASKED = [{"role": "user", "content": "Are you there?"}]
 
@@ -27,7 +27,7 @@ async def test_the_endpoint_of_an_entry_completes_a_chat(desk: Site) -> None:
         assert entries["llama-2-7b-chat"].why_not.endswith("here are none.")
         body = {"project": "vision", "name": "chat", "kind": "inference"}
         await client.create_workload({**body, "template": "chat-example"})
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for event in client.events("vision", "chat"):
                 endpoint = event.workload.status.endpoint
                 if endpoint is not None and endpoint.targets:

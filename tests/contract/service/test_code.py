@@ -10,7 +10,7 @@ import pytest
 from benchmarks.ports import free_port
 from carrel.client import AsyncClient
 from carrel.models import Workload
-from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
+from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]
 TRAIN = """
@@ -22,7 +22,7 @@ print(helper.word, pathlib.Path("data/big").stat().st_size, os.access("run.sh", 
 async def ran(client: AsyncClient, **fields: object) -> tuple[Workload, str]:
     body = {"project": "vision", "name_prefix": "coded", "kind": "training", **fields}
     job = await client.create_workload(body)
-    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    [ended] = await client.wait([job], timeout=TIMEOUT_SECONDS)
     output = "".join([piece async for piece in client.logs("vision", job.name)])
     return ended, output
 
@@ -106,7 +106,7 @@ async def test_a_revision_of_a_repository_is_there(client: AsyncClient, reposito
 
 
 async def answers(port: int) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -16,7 +16,7 @@ from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 class Two:
@@ -88,7 +88,7 @@ class Desk:
         return await self.until(lambda work: work.status.phase == phase, "e1")
 
     async def until(self, met: Callable[[Workload], bool], uid: str) -> Workload:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for change in self.ledger.watch(Workload, 0):
                 if change.object.meta.uid == uid and met(change.object):
                     return change.object
@@ -152,7 +152,7 @@ async def test_deleting_it_ends_its_parts_first(desk: Desk) -> None:
         part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
         await desk.ledger.record(epoch=desk.manager.epoch, removed=[part])
         desk.manager.changed(part, deleted=True)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await desk.deleted.wait()
     with pytest.raises(ObjectNotFound):
         await desk.ledger.get_by_uid(Workload, "e1")

@@ -7,7 +7,7 @@ from carrel.client import AsyncClient
 from carrel_schema.governance.people import PosixIdentity
 from contract.service.test_after import ended, submit
 from contract.service.test_named_secrets import log_of
-from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
+from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]  # a fixture
 
@@ -22,7 +22,7 @@ async def test_a_job_runs_under_them_or_says_why_not(client: AsyncClient) -> Non
         assert numbers == ["420101", "430101", "430102"]
     await hub.put_user_identity("ada", PosixIdentity(problem="the directory has no uid of hers"))
     await submit(client, "second", "true", backoff_limit=0)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in client.events("vision", "second"):
             reason = event.workload.status.reason
             if reason is not None and "the directory has no uid of hers" in reason.sentence:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from carrel.client import AsyncClient
-from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
+from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]
 TWICE = 'echo "attempt $CARREL_ATTEMPT"; exit $((1 - CARREL_ATTEMPT))'
@@ -26,7 +26,7 @@ async def test_the_output_of_every_attempt_is_shown(client: AsyncClient) -> None
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         waits = await process.stderr.readline()  # it looks before the first attempt begins
         await client.delete_workload("vision", "first")
         output, notes = await process.communicate()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contract.service.site import PATIENCE_SECONDS, Site, site
+from contract.service.site import TIMEOUT_SECONDS, Site, site
 from gpu_driver.session import library, machine
 from gpu_driver.state import MIB, GpuState
 
@@ -65,7 +65,7 @@ async def test_work_gets_instances_of_what_it_asks_for(service: Site, driver: Gp
     profiles = {name: (await service.get(name))["spec"]["mig_profile"] for name in asked}
     assert profiles == got, "what was made of a share can be seen"
     assert (await one_device(service))["allocated_milli"] == 500 + 250 + 125
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await instances_shown(service) != set(got.values()):  # noqa: ASYNC110 - told by REST
             await asyncio.sleep(0.2)
 

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from carrel.client import AsyncClient
 from contract.service.test_after import ended, submit
-from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
+from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]
 PLANTED = "planted-9876"
@@ -35,7 +35,7 @@ async def test_a_job_whose_secret_is_gone_says_so(client: AsyncClient) -> None:
     await phase(client, "later", "stopped")
     await client.delete_secret("hub", "user/ada")
     await client.resume("vision", "later")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in client.events("vision", "later"):
             reason = event.workload.status.reason
             if reason is not None and "SECRET:hub,TOKEN" in reason.sentence:
@@ -44,7 +44,7 @@ async def test_a_job_whose_secret_is_gone_says_so(client: AsyncClient) -> None:
 
 
 async def phase(client: AsyncClient, name: str, wanted: str) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in client.events("vision", name):
             if event.workload.status.phase == wanted:
                 return

@@ -13,7 +13,7 @@ from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from contract.schedulers import forked_scheduler
 
-PATIENCE_SECONDS = 240.0
+TIMEOUT_SECONDS = 240.0
 Json = dict[str, Any]
 
 
@@ -51,7 +51,7 @@ class House:
         """What a path gives once it is as it should be."""
         found = None
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while True:
                     found = await self.get(path)
                     if met(found):

@@ -22,7 +22,7 @@ from carrel_scheduler.api.principals.identity import SPAWN
 from carrel_schema.sections import Target
 from contract.schedulers import forked_scheduler
 
-PATIENCE_SECONDS = 240.0
+TIMEOUT_SECONDS = 240.0
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def run_cell(client: AsyncClient, source: str, folder: Path, **fields: Any
     asked = RequestFields("training", {"backoff_limit": 0, **fields})
     body = cell_body(captured, asked, project="vision", folder=str(folder))
     job = await client.create_workload(body)
-    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    [ended] = await client.wait([job], timeout=TIMEOUT_SECONDS)
     return ended
 
 
@@ -69,11 +69,11 @@ async def test_the_last_line_of_a_cell_comes_back_and_so_does_what_it_raises(
         await client.result("vision", failed.name)
     assert "cell.py" in str(raised.value.__cause__)
     await client.delete_workload("vision", kept.name)
-    await client.wait([kept], timeout=PATIENCE_SECONDS)
+    await client.wait([kept], timeout=TIMEOUT_SECONDS)
     silent = await client.create_workload(
         {"project": "vision", "name": "silent", "command": ["true"]}
     )
-    await client.wait([silent], timeout=PATIENCE_SECONDS)
+    await client.wait([silent], timeout=TIMEOUT_SECONDS)
     with pytest.raises(NoResult, match="`silent` has handed no result back"):
         await client.result("vision", "silent")
 
@@ -88,13 +88,13 @@ async def test_a_cell_is_tried_with_many_configurations(
     captured = capture("(x - 2) ** 2", [], {"x": "not this"}, given={"x"})
     body = cell_body(captured, asked, project="vision", folder=str(tmp_path), how=["parameters"])
     job = await client.create_workload(body)
-    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    [ended] = await client.wait([job], timeout=TIMEOUT_SECONDS)
     assert ended.status.phase == "succeeded", ended.status.reason
     found = ended.status.experiment
     assert found is not None
     assert (found.completed, found.best_value, found.best_parameters) == (4, 0.0, {"x": 2})
     best = await client.run_best("vision", "sweep")
-    await client.wait([best], timeout=PATIENCE_SECONDS)
+    await client.wait([best], timeout=TIMEOUT_SECONDS)
     assert await client.result("vision", best.name) == 0
 
 
@@ -106,7 +106,7 @@ async def test_a_cell_s_function_answers_requests(client: AsyncClient, tmp_path:
     body = cell_body(captured, asked, project="vision", folder=str(tmp_path), how=how)
     await client.create_workload(body)
     targets: tuple[Target, ...] = ()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in client.events("vision", "double"):
             endpoint = event.workload.status.endpoint
             if endpoint is not None and endpoint.targets:
@@ -123,7 +123,7 @@ async def test_lines_of_workers_are_merged_with_their_names(client: AsyncClient)
     command = ["sh", "-c", "echo member $RANK"]
     body = {"project": "vision", "name": "gang", "kind": "distributed", "tasks": 2}
     job = await client.create_workload({**body, "command": command})
-    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    [ended] = await client.wait([job], timeout=TIMEOUT_SECONDS)
     assert ended.status.phase == "succeeded", ended.status.reason
     told = "".join([piece async for piece in client.logs("vision", "gang", index="all")])
     lines = sorted(told.splitlines())

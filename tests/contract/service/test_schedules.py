@@ -15,7 +15,7 @@ from carrel_scheduler.workloads.controllers.schedules import Schedules
 from carrel_schema.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
 from carrel_schema.sections import NotebookSpec, ScheduleSpec
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 MIDNIGHT = 1_780_272_000.0
 
 
@@ -86,7 +86,7 @@ class Clockwork:
         self.manager.changed(await self.ledger.update_status(run))
 
     async def until(self, met: Callable[[Workload], bool], name: str = "nightly") -> Workload:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for change in self.ledger.watch(Workload, 0):
                 if change.object.meta.name == name and met(change.object):
                     return change.object

@@ -18,7 +18,7 @@ from contract.schedulers import forked_scheduler
 
 __all__ = ["postgresql"]
 
-PATIENCE_SECONDS = 240.0
+TIMEOUT_SECONDS = 240.0
 PLANTED = "planted-4711-hush"
 WAITS = 'echo done ${#PASSWORD}; until [ -e "$CARREL_CHECKPOINT_DIR/go" ]; do sleep 0.1; done'
 JOB = {
@@ -38,7 +38,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 async def until(session: aiohttp.ClientSession, url: str, phase: str) -> dict[str, Any]:
     """The workload once it has reached a phase."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             async with session.get(url) as answer:
                 found: dict[str, Any] = await answer.json()

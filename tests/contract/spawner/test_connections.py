@@ -10,7 +10,7 @@ from aiohttp import web
 
 from carrel_spawner.connections import held_port, wait_for_answer
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Server:
@@ -43,10 +43,10 @@ async def test_the_first_answer_is_waited_for(session: aiohttp.ClientSession) ->
         await asyncio.sleep(0.2)
         assert not waiting.done()
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        await asyncio.wait_for(server.asked.wait(), PATIENCE_SECONDS)
+        await asyncio.wait_for(server.asked.wait(), TIMEOUT_SECONDS)
         assert not waiting.done()
         server.ready = True
-        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+        await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
     await runner.cleanup()
 
 
@@ -63,7 +63,7 @@ async def test_a_server_that_hangs_up_is_asked_again(session: aiohttp.ClientSess
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     waiting = asyncio.create_task(wait_for_answer(session, f"http://127.0.0.1:{port}/"))
-    await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(asked.wait(), TIMEOUT_SECONDS)
     assert not waiting.done()
     waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -11,7 +11,7 @@ from carrel_hub.keys import Keys
 from contract.hub.stack import Person
 from e2e.stack import Stack, until
 
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 GPUS: Final = 4
 SLEEP: Final = ("sleep", "900")
 
@@ -68,7 +68,7 @@ class Installation:
     def _until(self, project: str, name: str, phase: str) -> None:
         until(
             lambda: self.client.get_workload(project, name).status.phase == phase,
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             every=0.2,
             why=f"{project}/{name} is {phase}",
         )

@@ -18,7 +18,7 @@ from k8s.cluster.waiting import wait_for
 PAUSE: Final = "localhost/carrel-pause:1"
 IMPORT_SECONDS: Final = 600.0
 PLENTY_BYTES: Final = 8 << 30
-PATIENCE: Final = "60s"
+TIMEOUT: Final = "60s"
 """How long it waits for a keeper of containers; usually a few seconds."""
 KEEPERS: Final = "/run/containerd/s"
 """Where the keepers of containers listen; containerd lets nobody choose another place."""
@@ -101,10 +101,10 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor
 address = "{socket}"
 
 [timeouts]
-"io.containerd.timeout.shim.cleanup" = "{PATIENCE}"
-"io.containerd.timeout.shim.load" = "{PATIENCE}"
-"io.containerd.timeout.shim.shutdown" = "{PATIENCE}"
-"io.containerd.timeout.task.state" = "{PATIENCE}"
+"io.containerd.timeout.shim.cleanup" = "{TIMEOUT}"
+"io.containerd.timeout.shim.load" = "{TIMEOUT}"
+"io.containerd.timeout.shim.shutdown" = "{TIMEOUT}"
+"io.containerd.timeout.task.state" = "{TIMEOUT}"
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{PAUSE}"

@@ -6,25 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from k8s.cluster.containerd import Containerd
-from k8s.cluster.ground import Ground
+from k8s.cluster.infrastructure import Infrastructure
 from k8s.cluster.waiting import Process, free_port
 
 
-def start(ground: Ground, runtime: Containerd, name: str, folder: Path) -> Process:
+def start(infrastructure: Infrastructure, runtime: Containerd, name: str, folder: Path) -> Process:
     """Start it; it registers its node by itself.
 
     It is told of a cloud because it refuses a loopback address as its own; whoever made the node
     then plays the cloud's part and names its address.
     """
-    for group in ground.network.groups():  # its own: a kubelet ends what it finds of others
+    for group in infrastructure.network.groups():  # its own: a kubelet ends what it finds of others
         (group / name).mkdir()
     file = folder / "kubelet.json"
     resolver = folder / "resolv.conf"
-    resolver.write_text(f"nameserver {ground.network.address}\n")
-    file.write_text(json.dumps(_settings(ground, runtime, folder, resolver)))
-    access = ground.plane.kubeconfig(folder / "access.json", ground.plane.node_tokens[name])
+    resolver.write_text(f"nameserver {infrastructure.network.address}\n")
+    file.write_text(json.dumps(_settings(infrastructure, runtime, folder, resolver)))
+    access = infrastructure.plane.kubeconfig(
+        folder / "access.json", infrastructure.plane.node_tokens[name]
+    )
     command = [
-        str(ground.programs["kubelet"]),
+        str(infrastructure.programs["kubelet"]),
         f"--config={file}",
         f"--kubeconfig={access}",
         f"--hostname-override={name}",
@@ -32,11 +34,11 @@ def start(ground: Ground, runtime: Containerd, name: str, folder: Path) -> Proce
         f"--cert-dir={folder / 'certificates'}",
         "--cloud-provider=external",
     ]
-    return ground.record.start(command, folder / "kubelet.log")
+    return infrastructure.record.start(command, folder / "kubelet.log")
 
 
 def _settings(
-    ground: Ground, runtime: Containerd, folder: Path, resolver: Path
+    infrastructure: Infrastructure, runtime: Containerd, folder: Path, resolver: Path
 ) -> Mapping[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -47,12 +49,12 @@ def _settings(
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": False},
-            "x509": {"clientCAFile": str(ground.plane.issuer)},
+            "x509": {"clientCAFile": str(infrastructure.plane.issuer)},
         },
         "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": f"unix://{runtime.socket}",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{ground.network.interface}/{folder.name}",
+        "cgroupRoot": f"/{infrastructure.network.interface}/{folder.name}",
         "failCgroupV1": False,
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
@@ -65,6 +67,6 @@ def _settings(
         "podLogsDir": str(folder / "logs"),
         "volumePluginDir": str(folder / "volume-plugins"),
         "resolvConf": str(resolver),
-        "clusterDNS": [ground.network.address],
+        "clusterDNS": [infrastructure.network.address],
         "clusterDomain": "cluster.local",
     }

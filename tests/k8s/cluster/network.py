@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from k8s.cluster import controllers
-from k8s.cluster.leavings import hierarchies
+from k8s.cluster.leftovers import hierarchies
 from k8s.cluster.records import Record
 
 HIGHEST: Final = 255

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from k8s.cluster import containerd, kubelet, pause
 from k8s.cluster.containerd import Containerd
-from k8s.cluster.ground import Ground
+from k8s.cluster.infrastructure import Infrastructure
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.waiting import Process, wait_for
 
@@ -53,28 +53,32 @@ class Node:
         return str(told["allocatable"].get("nvidia.com/gpu", "0"))
 
 
-def start(ground: Ground, name: str) -> Node:
+def start(infrastructure: Infrastructure, name: str) -> Node:
     """Start a node and wait until it takes pods.
 
     Args:
-        ground: made once for all nodes of a run.
+        infrastructure: made once for all nodes of a run.
         name: one of ``control_plane.NODES``.
 
     Raises:
         NotReady: with the end of the log of what failed.
     """
-    folder = ground.record.folder / name
+    folder = infrastructure.record.folder / name
     folder.mkdir()
-    number = list(ground.plane.node_tokens).index(name)
-    runtime = containerd.start(ground.programs, ground.record, folder, ground.network, number)
-    agent = kubelet.start(ground, runtime, name, folder)
-    access = ground.plane.kubeconfig(folder / "admin.json")
+    number = list(infrastructure.plane.node_tokens).index(name)
+    runtime = containerd.start(
+        infrastructure.programs, infrastructure.record, folder, infrastructure.network, number
+    )
+    agent = kubelet.start(infrastructure, runtime, name, folder)
+    access = infrastructure.plane.kubeconfig(folder / "admin.json")
     log = folder / "kubelet.log"
-    made = Node(name, ground.network.address, ground.plane, access, runtime, agent, log)
-    made.load(pause.archive(ground.programs["pause"], folder / "pause.tar"))
-    wait_for(lambda: bool(ground.plane.get(made.path)), agent, log)
+    made = Node(
+        name, infrastructure.network.address, infrastructure.plane, access, runtime, agent, log
+    )
+    made.load(pause.archive(infrastructure.programs["pause"], folder / "pause.tar"))
+    wait_for(lambda: bool(infrastructure.plane.get(made.path)), agent, log)
     _set_up(made)
-    wait_for(lambda: _is_ready(ground.plane, made.path), agent, log)
+    wait_for(lambda: _is_ready(infrastructure.plane, made.path), agent, log)
     return made
 
 

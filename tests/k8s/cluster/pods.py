@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from k8s.cluster.plane import ControlPlane, Refused
 
-PATIENCE_SECONDS: Final = 300.0
+TIMEOUT_SECONDS: Final = 300.0
 _PAUSE_SECONDS: Final = 0.1
 RESTRICTED: Final[Mapping[str, Any]] = {
     "runAsNonRoot": True,
@@ -91,14 +91,14 @@ def execute(kubectl: Path, kubeconfig: Path, name: str, *command: str) -> str:
     """What a command says that runs inside a pod's container."""
     words = [str(kubectl), f"--kubeconfig={kubeconfig}", "exec", name, "--", *command]
     done = subprocess.run(
-        words, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        words, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )
     return done.stdout
 
 
 def until(holds: Callable[[], Any], described: Callable[[], str] = str) -> Any:
     """What a question answers once it answers something; refusals are asked again."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             if answer := holds():

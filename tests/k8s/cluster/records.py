@@ -2,7 +2,7 @@
 
 Each run has a folder with a lock that it holds while it lives and a line for each process: pid and
 start time, which together name a process for ever. Other things it leaves are named in a second
-file (``leavings``). The next run ends what every folder names whose lock is free, and removes the
+file (``leftovers``). The next run ends what every folder names whose lock is free, and removes the
 folder.
 """
 
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, Self
 
-from k8s.cluster import leavings
+from k8s.cluster import leftovers
 
 END_SECONDS: Final = 5.0
 GONE_SECONDS: Final = 60.0
@@ -53,8 +53,8 @@ class Record:
         return cls(folder, lock)
 
     def leave(self, kind: str, name: str, value: str = "") -> None:
-        """Write down what is about to be made: see ``leavings.remove_all``."""
-        with (self.folder / "leavings").open("a") as lines:
+        """Write down what is about to be made: see ``leftovers.remove_all``."""
+        with (self.folder / "leftovers").open("a") as lines:
             lines.write(f"{kind} {name} {value}\n")
 
     def start(
@@ -87,7 +87,7 @@ class Record:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        _remove_leavings(self.folder)
+        _remove_leftovers(self.folder)
         _remove(self.folder)
         self._lock.close()
 
@@ -116,7 +116,7 @@ def clean_up(base: Path) -> None:
             except BlockingIOError:
                 continue
             _end_all(folder)
-            _remove_leavings(folder)
+            _remove_leftovers(folder)
             _remove(folder)
 
 
@@ -141,10 +141,10 @@ def _end_all(folder: Path) -> None:
         _end(int(pid), start)
 
 
-def _remove_leavings(folder: Path) -> None:
-    file = folder / "leavings"
+def _remove_leftovers(folder: Path) -> None:
+    file = folder / "leftovers"
     if file.exists():
-        leavings.remove_all(folder, file.read_text().splitlines())
+        leftovers.remove_all(folder, file.read_text().splitlines())
 
 
 def _end(pid: int, start: str) -> None:

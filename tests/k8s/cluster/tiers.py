@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from k8s.cluster import controllers
-from k8s.cluster.leavings import hierarchies
+from k8s.cluster.leftovers import hierarchies
 
 CONTROL_PLANE: Final = "control plane"
 NODE: Final = "node"

@@ -11,7 +11,7 @@ import aiohttp
 from carrel_hub.gateway.app import running
 from carrel_hub.gateway.settings import GatewaySettings
 from k8s.cluster.node import Node
-from k8s.cluster_service import PATIENCE_SECONDS, ClusterService
+from k8s.cluster_service import TIMEOUT_SECONDS, ClusterService
 from k8s.ours import Kubectl
 from k8s.served import Shell
 
@@ -38,7 +38,7 @@ class Site:
 
     async def until_asked(self, path: str, met: Callable[[int, str], bool]) -> None:
         """Ask until the answer is as it should be."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not met(*await self.asked(path)):  # noqa: ASYNC110 - nobody sets an event of ours
                 await asyncio.sleep(0.2)
 

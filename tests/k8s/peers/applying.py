@@ -17,7 +17,7 @@ import yaml
 from k8s.cluster.control_plane import ControlPlane, Refused
 
 FOLDER: Final = Path(__file__).parent
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 KINDS: Final = {
     "batch.volcano.sh/v1alpha1/Job": "jobs",
     "scheduling.volcano.sh/v1beta1/PodGroup": "podgroups",
@@ -168,7 +168,7 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 def until(ask: Callable[[], Any]) -> Any:
     """What ``ask`` gives once that is something."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not (found := ask()):
         assert time.monotonic() < deadline, "it did not come to be"
         time.sleep(0.1)

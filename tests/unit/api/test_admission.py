@@ -21,7 +21,7 @@ def asks(priority: str | int = "") -> Workload:
 def says(reason: ReasonInfo | None) -> Any:
     return SimpleNamespace(
         never=lambda workload: reason,
-        misfit=lambda workload: None,
+        unsupported_field=lambda workload: None,
         mig_model=lambda: "",
         only_instances=lambda: False,
     )

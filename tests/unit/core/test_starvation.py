@@ -7,9 +7,9 @@ from carrel_scheduler.core.settings import Settings
 from unit.core.runs import Run
 from unit.core.situations import asking, node, queue, training, workspace
 
-PATIENCE_S = 600.0
+DELAY_S = 600.0
 SMALL_RUNS_S = 100.0
-BOUND_S = PATIENCE_S + 2 * SMALL_RUNS_S + 2 * SMALL_RUNS_S
+BOUND_S = DELAY_S + 2 * SMALL_RUNS_S + 2 * SMALL_RUNS_S
 """The patience, twice the longest run time of others, and the grain of these stories."""
 
 
@@ -38,7 +38,7 @@ def half_of_them_end(run: Run) -> None:
             run.finish(uid)
 
 
-def full_of_small(*more: Event, patience_s: float = PATIENCE_S, **rules: float) -> Run:
+def full_of_small(*more: Event, patience_s: float = DELAY_S, **rules: float) -> Run:
     """Two nodes of eight GPUs full of small work; `big` needs a whole one."""
     events = (node("n1", 8), node("n2", 8), queue("a", 16, **rules), *more)
     run = Run(*events, settings=Settings(patience_s=patience_s))
@@ -51,13 +51,13 @@ def full_of_small(*more: Event, patience_s: float = PATIENCE_S, **rules: float) 
 def test_small_work_of_its_own_queue_does_not_hold_it_up_for_ever() -> None:
     took = waits(full_of_small(), "a")
     assert took is not None
-    assert PATIENCE_S < took <= BOUND_S
+    assert DELAY_S < took <= BOUND_S
 
 
 def test_nor_does_work_of_lower_priority_that_is_protected() -> None:
     took = waits(full_of_small(preempt_min_runtime_s=1e9), "a", priority=40)
     assert took is not None
-    assert PATIENCE_S < took <= BOUND_S
+    assert DELAY_S < took <= BOUND_S
 
 
 def test_nor_do_older_claims_that_can_never_be_served() -> None:
@@ -99,12 +99,12 @@ def test_the_patience_is_a_setting(patience_s: float) -> None:
 def reserved() -> Run:
     """`big` has waited so long that a node is held for it, on which protected work still runs."""
     protected = queue("a", 8, reclaim_min_runtime_s=1e9)
-    settings = Settings(patience_s=PATIENCE_S)
+    settings = Settings(patience_s=DELAY_S)
     run = Run(node("n1", 8), node("n2", 8), protected, queue("b", 8), settings=settings)
     run.submit(*(training(f"small-{k}", "a") for k in range(16)))
     run.wait(0)
     run.submit(training("big", "b", 8))
-    run.wait(PATIENCE_S + 1)
+    run.wait(DELAY_S + 1)
     assert "big" in run.state.reserved
     return run
 

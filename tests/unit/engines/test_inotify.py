@@ -11,7 +11,7 @@ import pytest
 from carrel_scheduler.engines.local import inotify
 from carrel_scheduler.engines.local.inotify import Inotify
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Failing:
@@ -49,7 +49,7 @@ async def test_a_listener_that_fails_takes_nothing_from_others(
     notices.watch(tmp_path / "b", inotify.CREATED, other)
     (tmp_path / "a" / "one").touch()
     (tmp_path / "b" / "two").touch()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         for listener in (first, second, other):
             await listener.content.wait()
     assert (first.heard, second.heard, other.heard) == (["one", "", "", ""], ["one"], ["two"])
@@ -61,7 +61,7 @@ async def test_one_that_stops_listening_is_not_called_again(
     failing, other = Failing(10**6, OSError("x")), Failing(0, OSError("x"))
     stop = notices.watch(tmp_path, inotify.CREATED, failing)
     (tmp_path / "one").touch()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(failing.heard) < 3:  # noqa: ASYNC110 - called by a timer
             await asyncio.sleep(0.01)
     stop()
@@ -69,7 +69,7 @@ async def test_one_that_stops_listening_is_not_called_again(
     heard = len(failing.heard)
     notices.watch(tmp_path, inotify.CREATED, other)
     (tmp_path / "two").touch()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await other.content.wait()
     await asyncio.sleep(0.05)
     assert len(failing.heard) == heard

@@ -197,7 +197,7 @@ def test_how_nodes_are_asked_for() -> None:
     }
     found = ServiceSettings.from_environment(ACCESS | more).need_cluster().provisioning
     assert (found.class_name, found.most) == ("check-capacity.autoscaling.x-k8s.io", 5)
-    assert (found.parameters, found.patience_s) == ({"noRetry": "true", "runs": "1h"}, 0.0)
+    assert (found.parameters, found.delay_s) == ({"noRetry": "true", "runs": "1h"}, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from carrel_scheduler.kube.resources import Resource
 
 POD = msgspec.convert({"metadata": {"name": "u1-0-0", "namespace": "carrel-a"}}, TaskPod)
 CLOSED = WSMessage(WSMsgType.CLOSED, None, None)
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Connection:
@@ -57,7 +57,7 @@ class Connection:
         while piece := self._piece():
             self.text += piece
             self._came.put(b"\x01" + piece)
-        code = self.process.wait(PATIENCE_SECONDS)
+        code = self.process.wait(TIMEOUT_SECONDS)
         cause = {"reason": "ExitCode", "message": str(code)}
         ending = {"status": "Failure", "details": {"causes": [cause]}}
         self._came.put(b"\x03" + msgspec.json.encode(ending))
@@ -84,7 +84,7 @@ class Connection:
 
     def end(self) -> None:
         self.process.kill()
-        self._reader.join(PATIENCE_SECONDS)
+        self._reader.join(TIMEOUT_SECONDS)
         os.close(self._master)
 
 
@@ -139,7 +139,7 @@ async def all_of(session: PodTerminal) -> bytes:
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not happened():
         assert time.monotonic() < end
         await asyncio.sleep(0.01)
@@ -156,7 +156,7 @@ async def test_what_is_typed_as_the_command_ends_loses_nothing(
         await session.write(typed)
     assert await all_of(session) == b"here\r\n"
     assert await session.close() == code
-    assert connection.process.wait(PATIENCE_SECONDS) == code
+    assert connection.process.wait(TIMEOUT_SECONDS) == code
     with pytest.raises(EngineError, match="has ended"):
         await session.write(b"more")
 
@@ -167,7 +167,7 @@ async def test_a_terminal_left_raw_ends_as_well(container: Container) -> None:
     await session.write(b"\x04typed")
     assert await all_of(session) == b"here"
     assert await session.close() == 4
-    assert connection.process.wait(PATIENCE_SECONDS) == 4
+    assert connection.process.wait(TIMEOUT_SECONDS) == 4
 
 
 async def test_a_command_reads_what_is_typed_and_its_end(container: Container) -> None:
@@ -182,7 +182,7 @@ async def test_who_still_runs_is_hung_up_on_when_closed(container: Container) ->
     session, connection = await opened(container, "echo begun; sleep 600")
     assert (await session.read()).startswith(b"b")
     assert await session.close() != 0
-    assert connection.process.wait(PATIENCE_SECONDS) != 0
+    assert connection.process.wait(TIMEOUT_SECONDS) != 0
 
 
 async def test_who_still_runs_is_hung_up_on_when_the_connection_breaks(
@@ -193,7 +193,7 @@ async def test_who_still_runs_is_hung_up_on_when_the_connection_breaks(
     connection.broken = True
     assert await all_of(session) == b""
     assert await session.close() == HUNG_UP
-    assert connection.process.wait(PATIENCE_SECONDS) != 0
+    assert connection.process.wait(TIMEOUT_SECONDS) != 0
 
 
 async def test_who_went_away_with_the_pod_was_killed(tmp_path: Path) -> None:

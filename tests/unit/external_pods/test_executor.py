@@ -20,7 +20,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import PodRef
 from carrel_scheduler.kube.errors import KubeError, TooManyRequests
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 PROTECTED = TooManyRequests(429, "TooManyRequests", "a budget protects it")
 
 
@@ -71,7 +71,7 @@ def evictions(*names: str) -> PodOrders:
 
 
 async def until(holds: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not holds():  # noqa: ASYNC110 - what is asked sets no event
             await asyncio.sleep(0)
 

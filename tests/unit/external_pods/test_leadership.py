@@ -86,13 +86,13 @@ class Cluster:
         if self.away:
             raise Unavailable(0, "Unreachable", "away")
 
-    def leader(self, name: str, seat: str = "") -> Leader:
+    def leader(self, name: str, state_folder: str = "") -> Leader:
         client: Any = self
         clocks = Clocks(lambda: self.now, lambda: self.now, self.pause)
-        return Leader(client, "carrel-system", name, clocks, DURATION, seat)
+        return Leader(client, "carrel-system", name, clocks, DURATION, state_folder)
 
 
-async def test_the_next_of_a_seat_does_not_wait_for_the_lease_of_the_dead_one() -> None:
+async def test_the_next_process_of_a_state_folder_does_not_wait_for_the_dead_ones_lease() -> None:
     cluster = Cluster(late=0.3)
     assert await cluster.leader("one", "s1").acquire() == 1
     cluster.now += 1.0
@@ -104,11 +104,11 @@ async def test_the_next_of_a_seat_does_not_wait_for_the_lease_of_the_dead_one() 
 
 
 async def test_others_wait_until_the_lease_lapses() -> None:
-    for seat in ("", "s2", "s"):
+    for state_folder in ("", "s2", "s"):
         cluster = Cluster()
         await cluster.leader("one", "s1").acquire()
         began = cluster.now
-        await cluster.leader("two", seat).acquire()
+        await cluster.leader("two", state_folder).acquire()
         assert began + DURATION <= cluster.now < began + DURATION + 3.0
 
 
@@ -179,13 +179,13 @@ async def test_a_new_leader_keeps_the_lease_while_it_still_recovers(tmp_path: Pa
     settings: Any = SimpleNamespace(state_dir=tmp_path, need_cluster=lambda: told)
     leading = await lead(settings, cluster)
     assert not leading.keeping.done()
-    assert cluster.lease.spec.holder_identity.startswith(f"{leading.seat.name}/")
+    assert cluster.lease.spec.holder_identity.startswith(f"{leading.lock.name}/")
     await leading.end()
     assert leading.keeping.cancelled()
     assert not cluster.lease.spec.holder_identity
 
 
-def test_a_seat_is_a_folders_and_one_process_has_it(tmp_path: Path) -> None:
+def test_one_process_has_the_lock_of_a_state_folder(tmp_path: Path) -> None:
     with StateFolderLock(tmp_path) as first, StateFolderLock(tmp_path) as second:
         assert first.name
         assert not second.name
@@ -197,7 +197,7 @@ def test_a_seat_is_a_folders_and_one_process_has_it(tmp_path: Path) -> None:
         assert other.name not in ("", name)
 
 
-def test_a_seat_is_free_once_its_process_was_killed(tmp_path: Path) -> None:
+def test_the_lock_of_a_state_folder_is_free_once_its_process_was_killed(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, signal, sys\n"
         f"from {StateFolderLock.__module__} import StateFolderLock\n"

@@ -58,7 +58,7 @@ async def test_a_part_that_starts_has_time() -> None:
     assert 180 <= world.now < 190
 
 
-async def test_more_patience_after_restarts() -> None:
+async def test_the_timeout_grows_with_restarts() -> None:
     world = World(lambda now: now < 5)
     await world.dog.until_unresponsive(80)
     assert world.now >= 85

@@ -15,7 +15,7 @@ from carrel.job.report import Reporter, Sender, merge
 from carrel.job.task import present
 
 Lines = pytest.CaptureFixture[str]
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Server:
@@ -43,7 +43,7 @@ def test_a_report_arrives_with_the_fields_of_the_api() -> None:
     server = Server()
     mine = reporter(server)
     mine.report(120, 1000, {"loss": 0.31})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     (body,) = server.bodies
     assert body.pop("at") > 0
     assert body == {"step": 120, "done": 120.0, "total": 1000.0, "metrics": {"loss": 0.31}}
@@ -55,7 +55,7 @@ def test_what_comes_between_two_sends_is_merged() -> None:
     for step in range(100):
         mine.report(step, None, {"loss": 1 / (step + 1)})
     mine.report(100, None, {"accuracy": 0.5})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     (body,) = server.bodies
     assert body["step"] == 100
     assert body["metrics"] == {"loss": 1 / 100, "accuracy": 0.5}
@@ -66,7 +66,7 @@ def test_parameters_are_texts_numbers_and_switches() -> None:
     mine = reporter(server, interval=600)
     mine.report(None, None, {}, {"lr": 0.1, "net": "res\0net", "amp": True, "layers": [1, 2]})
     mine.report(1, None, {"loss": 2.0}, {"seed": 2**60, "nan": float("nan"), "lr": 0.2})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     (body,) = server.bodies
     known = {"lr": 0.2, "net": "resnet", "amp": True, "layers": "[1, 2]"}
     assert body["parameters"] == {**known, "seed": str(2**60), "nan": "nan"}
@@ -80,9 +80,9 @@ def test_a_server_that_is_away_costs_one_warning_and_no_value(
     server = Server(trouble, trouble)
     mine = reporter(server)
     mine.report(1, None, {"loss": 0.5})
-    assert server.asked.acquire(timeout=PATIENCE_SECONDS)
+    assert server.asked.acquire(timeout=TIMEOUT_SECONDS)
     mine.report(2, None, {"accuracy": 0.1})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     assert server.bodies[-1]["metrics"] == {"loss": 0.5, "accuracy": 0.1}
     assert server.bodies[-1]["step"] == 2
     assert capsys.readouterr().err.count("carrel:") == 1
@@ -92,9 +92,9 @@ def test_a_job_that_is_no_longer_known_stops_reporting(capsys: Lines) -> None:
     server = Server(401)
     mine = reporter(server)
     mine.report(1, None, {})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     mine.report(2, None, {})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     assert len(server.bodies) == 1
     assert "goes on without" in capsys.readouterr().err
 
@@ -103,9 +103,9 @@ def test_a_refused_report_is_dropped_and_the_next_is_sent(capsys: Lines) -> None
     server = Server(422)
     mine = reporter(server)
     mine.report(-1, None, {})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     mine.report(2, None, {})
-    mine.flush(PATIENCE_SECONDS)
+    mine.flush(TIMEOUT_SECONDS)
     assert [body["step"] for body in server.bodies] == [-1, 2]
 
 

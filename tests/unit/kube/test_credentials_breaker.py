@@ -32,21 +32,21 @@ class Trying:
         self.now = 0.0
         self.broken = True
         self.tried = 0
-        self.patience = CredentialsBreaker(lambda: self.now)
+        self.breaker = CredentialsBreaker(lambda: self.now)
 
     def ask(self, seconds: float, why: CredentialsUnusable = MISSING) -> None:
         until = self.now + seconds
         while self.now < until:
             self.now += 0.25
             try:
-                self.patience.check()
+                self.breaker.check()
             except CredentialsUnusable:
                 continue
             self.tried += 1
             if self.broken:
-                self.patience.failed(why)
+                self.breaker.failed(why)
             else:
-                self.patience.works()
+                self.breaker.works()
 
 
 def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -58,12 +58,12 @@ def test_it_is_tried_ever_more_seldom_and_said_once(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO):
         trying.ask(HOUR)
     assert HOUR / LONGEST_SECONDS <= trying.tried <= HOUR / LONGEST_SECONDS + 10
-    assert trying.patience.trouble == "there is no plugin"
+    assert trying.breaker.trouble == "there is no plugin"
     assert len(said(caplog, logging.ERROR)) == 1
     trying.broken = False
     with caplog.at_level(logging.INFO):
         trying.ask(LONGEST_SECONDS + 1)
-    assert trying.patience.trouble == ""
+    assert trying.breaker.trouble == ""
     assert said(caplog, logging.INFO) == ["the Kubernetes API answers again"]
     assert len(said(caplog, logging.ERROR)) == 1
 
@@ -71,23 +71,23 @@ def test_it_is_tried_ever_more_seldom_and_said_once(caplog: pytest.LogCaptureFix
 def test_a_few_failures_are_chance(caplog: pytest.LogCaptureFixture) -> None:
     trying = Trying()
     for _ in range(TRANSIENT_FAILURES - 1):
-        trying.patience.check()
-        trying.patience.failed(MISSING)
-    trying.patience.check()
-    assert (trying.patience.trouble, caplog.records) == ("", [])
-    trying.patience.works()
-    trying.patience.failed(MISSING)
-    trying.patience.check()
+        trying.breaker.check()
+        trying.breaker.failed(MISSING)
+    trying.breaker.check()
+    assert (trying.breaker.trouble, caplog.records) == ("", [])
+    trying.breaker.works()
+    trying.breaker.failed(MISSING)
+    trying.breaker.check()
 
 
 def test_another_reason_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
-    patience = CredentialsBreaker(lambda: 0.0)
+    breaker = CredentialsBreaker(lambda: 0.0)
     for why in (*[MISSING] * 5, *[CredentialsUnusable(NOT_KNOWN, refused=True)] * 5):
-        patience.failed(why)
-    assert patience.trouble == NOT_KNOWN
+        breaker.failed(why)
+    assert breaker.trouble == NOT_KNOWN
     assert len(said(caplog, logging.ERROR)) == 2
     with pytest.raises(CredentialsUnusable) as told:
-        patience.check()
+        breaker.check()
     assert told.value.refused
 
 
@@ -95,9 +95,9 @@ def test_one_try_is_let_through_at_a_time() -> None:
     trying = Trying()
     trying.ask(2 * LONGEST_SECONDS)
     trying.now += LONGEST_SECONDS
-    trying.patience.check()
+    trying.breaker.check()
     with pytest.raises(CredentialsUnusable):
-        trying.patience.check()
+        trying.breaker.check()
 
 
 def kubeconfig(folder: Path, command: str, *arguments: str) -> Path:

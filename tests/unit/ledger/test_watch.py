@@ -48,8 +48,8 @@ class Log:
         await self.free.wait()
         return Batch(later, through)
 
-    def watch(self, version: int = 0, patience: float = FOREVER) -> Watch[Workload]:
-        return Watch(self.read, self.notifier, version, patience)
+    def watch(self, version: int = 0, poll_seconds: float = FOREVER) -> Watch[Workload]:
+        return Watch(self.read, self.notifier, version, poll_seconds)
 
 
 async def versions(watch: Watch[Workload], count: int) -> list[int]:
@@ -89,7 +89,7 @@ async def test_a_write_during_a_read_is_not_slept_through() -> None:
 
 async def test_without_news_it_looks_for_itself() -> None:
     log = Log()
-    waiting = asyncio.ensure_future(versions(log.watch(patience=0.01), 1))
+    waiting = asyncio.ensure_future(versions(log.watch(poll_seconds=0.01), 1))
     await settled()
     log.write(publish=False)
     assert await waiting == [1]

@@ -30,7 +30,7 @@ from carrel_scheduler.ledger.records import Ledger
 from unit.workloads.conftest import opened
 from unit.workloads.desk import Desk
 
-SETTINGS = ProvisioningSettings("scale-up.example.org", most=2, patience_s=60.0)
+SETTINGS = ProvisioningSettings("scale-up.example.org", most=2, delay_s=60.0)
 
 
 def node(name: str, gpus: int, *, ready: bool = True, **labels: str) -> NodeSeen:

@@ -16,7 +16,7 @@ from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names
 from carrel_schema.objects import Meta, Project, ProjectSpec
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 [RESOURCE] = kinds.resources_of(Project)
 
 
@@ -68,7 +68,7 @@ def watching(server: Server, quarantine: Quarantine) -> ManyWatch[Project]:
 
 
 async def take(watch: ManyWatch[Project], count: int) -> Sequence[Change[Project]]:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return [await anext(watch) for _ in range(count)]
 
 
@@ -111,7 +111,7 @@ async def test_the_watch_goes_on_behind_what_cannot_be_read() -> None:
     server = Server(event("ADDED", "one", 2), BAD["a wrong specification"])
     watch = watching(server, Quarantine(lambda: 0.0))
     await take(watch, 1)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(server.asked) < 2:  # noqa: ASYNC110 - the fake sets no event
             await asyncio.sleep(0)
     assert server.asked[1] == "3"

@@ -49,7 +49,7 @@ class Room:
     def only_instances(self) -> bool:
         return False
 
-    def misfit(self, _: Workload) -> None:
+    def unsupported_field(self, _: Workload) -> None:
         return None
 
     def never(self, _: Workload) -> None:

@@ -260,8 +260,8 @@ async def test_protected_elastic_work_protects_its_minimum_only(desk: Desk) -> N
 
 async def test_a_worker_that_never_meets_the_others_ends_the_gang_by_name(desk: Desk) -> None:
     await desk.project("vision", 4)
-    patience = Rendezvous(join_timeout_seconds=60.0)
-    uid = await gang(desk, workers=3, rendezvous=patience)
+    rendezvous = Rendezvous(join_timeout_seconds=60.0)
+    uid = await gang(desk, workers=3, rendezvous=rendezvous)
     await desk.runs(uid)
     desk.loop.enqueue(MembersMet(uid, frozenset({0, 2})))
     await desk.wait(61.0)
@@ -277,15 +277,15 @@ async def test_a_worker_that_never_meets_the_others_ends_the_gang_by_name(desk: 
 
 async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(desk: Desk) -> None:
     await desk.project("vision", 4)
-    patience = Rendezvous(join_timeout_seconds=60.0)
-    met = await gang(desk, workers=2, rendezvous=patience)
+    rendezvous = Rendezvous(join_timeout_seconds=60.0)
+    met = await gang(desk, workers=2, rendezvous=rendezvous)
     await desk.runs(met)
     desk.loop.enqueue(MembersMet(met, frozenset({0})))
     await desk.settle()
     desk.loop.enqueue(MembersMet(met, frozenset({1})))
     await desk.settle()
     elsewhere = await desk.submit(
-        "vision", "elsewhere", kind="distributed", tasks=2, rendezvous=patience
+        "vision", "elsewhere", kind="distributed", tasks=2, rendezvous=rendezvous
     )
     await desk.runs(elsewhere)
     await desk.wait(120.0)
@@ -295,8 +295,8 @@ async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(desk: Desk) -> N
 
 async def test_nobody_waits_for_the_members_of_an_mpi_gang_also_after_a_restart(desk: Desk) -> None:
     await desk.project("vision", 4)
-    patience = Rendezvous(launcher="mpi", join_timeout_seconds=60.0)
-    uid = await gang(desk, workers=2, rendezvous=patience)
+    rendezvous = Rendezvous(launcher="mpi", join_timeout_seconds=60.0)
+    uid = await gang(desk, workers=2, rendezvous=rendezvous)
     await desk.runs(uid)
     for _ in range(2):
         desk.loop.enqueue(MembersMet(uid, frozenset({0})))

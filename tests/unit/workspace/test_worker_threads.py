@@ -34,10 +34,10 @@ if sys.argv[3] == "ends":
 """
 
 
-def served(seconds: str, state: str, end: str, patience: float) -> str:
+def served(seconds: str, state: str, end: str, timeout: float) -> str:
     """What a server says that is told to stop while its thread is idle, or busy."""
     command = [sys.executable, "-c", SERVER, seconds, state, end]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)
     return done.stdout
 
 

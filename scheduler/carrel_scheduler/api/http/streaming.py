@@ -28,8 +28,8 @@ class StreamSender:
         first = asyncio.ensure_future(anext(self._stream.pieces, None))
         try:
             if not self._stream.eager:
-                patience = LONGEST_WAIT_SECONDS if self._stream.ends else first_piece_seconds
-                await asyncio.wait({first}, timeout=patience)
+                timeout = LONGEST_WAIT_SECONDS if self._stream.ends else first_piece_seconds
+                await asyncio.wait({first}, timeout=timeout)
                 if first.done() and first.exception() is not None:
                     first.result()
             await self._send_all(first)

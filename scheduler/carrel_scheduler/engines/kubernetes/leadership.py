@@ -44,15 +44,15 @@ from carrel_schema.names import EPOCH, LEASE
 
 log = logging.getLogger(__name__)
 
-FILE: Final = "scheduler-seat"
+FILE: Final = "scheduler-identity"
 _BYTES: Final = 6
 
 
 class StateFolderLock:
-    """The seat of a folder, held until ``close``, or until the process ends, however it does.
+    """The lock of a state folder, held until ``close`` or the end of the process.
 
     Attributes:
-        name: never another folder's; empty where there is no seat.
+        name: the identity of the folder, kept in it; empty where another process has the lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class StateFolderLock:
         return name
 
     def close(self) -> None:
-        """Release the lease for the next process."""
+        """Release the lock for the next process."""
         os.close(self._file)
 
     def __enter__(self) -> Self:
@@ -202,7 +202,7 @@ class Leader:
         identity: of this process, never used by another.
         clocks: see ``Clocks``.
         duration: seconds after which an unrenewed lease lapses.
-        seat: of this process, see ``seats``; empty where it has none.
+        state_folder: the name of its ``StateFolderLock``; empty where it has none.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class Leader:
         identity: str,
         clocks: Clocks,
         duration: float = DURATION_SECONDS,
-        seat: str = "",
+        state_folder: str = "",
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._seat = f"{seat}/" if seat else ""
-        self._identity = f"{self._seat}{identity}"
+        self._folder = f"{state_folder}/" if state_folder else ""
+        self._identity = f"{self._folder}{identity}"
         self._clocks = clocks
         self._duration = duration
         self._held: Lease | None = None
@@ -309,8 +309,8 @@ class Leader:
         return await self._take(found, new=False)
 
     def _is_dead(self, holder: str) -> bool:
-        """One of our seat, which nobody else has. If it is ourselves, the answer was lost."""
-        return bool(self._seat) and holder.startswith(self._seat)
+        """Whether the holder had our state folder, and so has ended; or is us, whose answer was lost."""
+        return bool(self._folder) and holder.startswith(self._folder)
 
     async def _take(self, lease: Lease, *, new: bool) -> bool:
         now = micro_time(self._clocks.now())

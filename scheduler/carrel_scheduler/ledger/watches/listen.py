@@ -1,7 +1,7 @@
 """Hears of commits of other processes on PostgreSQL (LISTEN), on a connection of its own.
 
-A lost connection is made again; meanwhile watches look for themselves
-now and then, see ``sql_store.PATIENCE``.
+A lost connection is made again; meanwhile watches query
+at intervals, see ``sql_store.POLL_SECONDS``.
 """
 
 import asyncio

@@ -53,14 +53,14 @@ class Notifier:
         self._closed = True
         self._wake()
 
-    async def wait(self, news: int, patience: float) -> None:
-        """Return on more than this ``news``, after ``patience`` seconds, or on closing."""
+    async def wait(self, news: int, poll_seconds: float) -> None:
+        """Return on more than this ``news``, after ``poll_seconds``, or on closing."""
         if self._news > news or self._closed:
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
-            await asyncio.wait((waiter,), timeout=patience)
+            await asyncio.wait((waiter,), timeout=poll_seconds)
         finally:
             self._waiters.discard(waiter)
 
@@ -85,11 +85,11 @@ class Watch(Generic[ObjectT]):
         read: Callable[[int], Awaitable[Batch[ObjectT]]],
         notifier: Notifier,
         version: int,
-        patience: float,
+        poll_seconds: float,
         recent: Callable[[int], Batch[ObjectT] | None] | None = None,
     ) -> None:
         self._read: Callable[[int], Awaitable[Batch[ObjectT]]] = read
-        self._notifier, self._patience = notifier, patience
+        self._notifier, self._poll_seconds = notifier, poll_seconds
         self._recent: Callable[[int], Batch[ObjectT] | None] | None = recent
         self._cursor = version
         self._ready: deque[Change[ObjectT]] = deque()
@@ -109,7 +109,7 @@ class Watch(Generic[ObjectT]):
             self._cursor = batch.through
             self._ready.extend(batch.changes)
             if not batch.changes:
-                await self._notifier.wait(news, self._patience)
+                await self._notifier.wait(news, self._poll_seconds)
         return self._ready.popleft()
 
     async def aclose(self) -> None:

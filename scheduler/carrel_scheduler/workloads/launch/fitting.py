@@ -40,8 +40,8 @@ def on_machine(workload: Workload, mig: Model | None = None) -> UnsupportedField
 
     ``mig`` is what its GPUs are divided into as work asks; ``None``: they are not divided.
     """
-    if (misfit := _instance_misfit(workload, mig)) is not None:
-        return misfit
+    if (unsupported := _unsupported_instance(workload, mig)) is not None:
+        return unsupported
     if (image := workload.spec.image) and os.geteuid():
         return UnsupportedField("no_image", "image", image, _NO_IMAGE)
     for number, (source, _) in enumerate(workload.spec.volumes):
@@ -51,7 +51,7 @@ def on_machine(workload: Workload, mig: Model | None = None) -> UnsupportedField
     return None
 
 
-def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField | None:
+def _unsupported_instance(workload: Workload, mig: Model | None) -> UnsupportedField | None:
     """Each task has one instance where GPUs are divided, and none elsewhere."""
     resources = workload.spec.resources
     if mig is None:
@@ -121,7 +121,7 @@ WITHIN_NODE: Final = ("nvlink", "numa")
 _MOST = 8
 
 
-def misfit(
+def unsupported_field(
     external_pods: ExternalPods, models: Collection[str], workload: Workload
 ) -> UnsupportedField | None:
     """The error of the nodes that it asks for, by group, type of GPU or level; ``None`` for none.
@@ -132,13 +132,13 @@ def misfit(
         workload: that is submitted.
     """
     return (
-        _group_misfit(external_pods, workload)
-        or _type_misfit(models, workload.spec.gpu_types)
-        or _level_misfit(external_pods.topology_levels(), workload)
+        _unsupported_group(external_pods, workload)
+        or _unsupported_type(models, workload.spec.gpu_types)
+        or _unsupported_level(external_pods.topology_levels(), workload)
     )
 
 
-def _type_misfit(models: Collection[str], asked: Sequence[str]) -> UnsupportedField | None:
+def _unsupported_type(models: Collection[str], asked: Sequence[str]) -> UnsupportedField | None:
     """The error for a GPU type that no node has."""
     for number, one in enumerate(asked):
         if not gpu_models.matching(one, models):
@@ -150,7 +150,7 @@ def _type_misfit(models: Collection[str], asked: Sequence[str]) -> UnsupportedFi
     return None
 
 
-def _level_misfit(levels: Sequence[str], workload: Workload) -> UnsupportedField | None:
+def _unsupported_level(levels: Sequence[str], workload: Workload) -> UnsupportedField | None:
     """The error for a topology level that no node has."""
     spec = workload.spec
     for field, asked in (
@@ -166,7 +166,7 @@ def _level_misfit(levels: Sequence[str], workload: Workload) -> UnsupportedField
     return None
 
 
-def _group_misfit(external_pods: ExternalPods, workload: Workload) -> UnsupportedField | None:
+def _unsupported_group(external_pods: ExternalPods, workload: Workload) -> UnsupportedField | None:
     asked = workload.spec.node_group
     if not asked:
         return None

@@ -65,10 +65,10 @@ class LiveState:
     def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:
         self._loop, self._fits = loop, fits
 
-    def misfit(self, workload: Workload) -> UnsupportedField | None:
+    def unsupported_field(self, workload: Workload) -> UnsupportedField | None:
         """The error of a workload that can never run here; else ``None``."""
         loop = self._loop
-        return self._fits(workload) or fitting.misfit(
+        return self._fits(workload) or fitting.unsupported_field(
             loop.external_pods, loop.cache.gpu_models, workload
         )
 

@@ -49,9 +49,9 @@ def test_sums_refuse_only_what_the_layout_refuses() -> None:
     for seed in range(200):
         s = random_situation(seed)
         units = unit_budgets(s.victims, s.budgets)
-        early = refused_by_sums(s.claim, s.ground, units)
-        layout = lay_out(s.ground, s.victims, units)
-        fits = fitting(s.claim, layout.devices, layout.host) * s.ground.eligible
+        early = refused_by_sums(s.claim, s.eligible_nodes, units)
+        layout = lay_out(s.eligible_nodes, s.victims, units)
+        fits = fitting(s.claim, layout.devices, layout.host) * s.eligible_nodes.eligible
         assert not early or layout.refuses(s.claim, fits)
         refused += early
     assert refused

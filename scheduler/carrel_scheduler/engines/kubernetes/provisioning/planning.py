@@ -1,7 +1,7 @@
 """For which waiting work nodes are asked for, and when: decisions over the core's state.
 
 Work asks for nodes that fits no node as the nodes are, at once where none could ever hold it, else
-after ``patience_s`` of waiting for room; within the deserved quotas and limits of its queues, with
+after ``delay_s`` of waiting for room; within the deserved quotas and limits of its queues, with
 all open requests counted. There is one request for each workload, and at most so many at a time.
 One that failed stays until the next attempt, so that a new scheduler knows how many there were; all
 others go as soon as their work holds places or waits no more.
@@ -277,7 +277,7 @@ class NodeRequests:
         found = [job for uid in open_ones if (job := self._waiting(uid)) is not None]
         fresh: list[Job] = []
         for uid, one in self._candidates.items():
-            ripe = now if one.never else one.since + self._settings.patience_s
+            ripe = now if one.never else one.since + self._settings.delay_s
             job = self._waiting(uid)
             if uid in open_ones or job is None:
                 continue

@@ -71,13 +71,13 @@ class ProvisioningSettings:
         class_name: class of the requests; empty: none are made.
         parameters: of the class.
         most: so many requests are open at a time.
-        patience_s: so long work waits for room on the nodes there are before more are asked for.
+        delay_s: so long work waits for room on the nodes there are before more are asked for.
     """
 
     class_name: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     most: int = 20
-    patience_s: float = 60.0
+    delay_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

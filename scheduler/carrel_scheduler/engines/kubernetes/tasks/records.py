@@ -34,7 +34,7 @@ class Records:
     Args:
         client: of the API server.
         clock: epoch seconds.
-        patience: seconds that a task may wait for its image.
+        image_timeout: seconds that a task may wait for its image.
         changed: called with each change of a task.
         give_up: called with a task that will not begin, and why.
         ended: called with the uid of a pod of which nothing runs any more.
@@ -44,13 +44,13 @@ class Records:
         self,
         client: KubeClient,
         clock: Callable[[], float],
-        patience: float,
+        image_timeout: float,
         changed: Callable[[TaskStatus], None],
         give_up: Callable[[TaskId, str], None],
         ended: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._feed = Feed(client, PODS, TaskPod, label_selector=f"{names.TASK},!{FORGOTTEN}")
-        self._clock, self._patience = clock, patience
+        self._clock, self._image_timeout = clock, image_timeout
         self._changed, self._give_up, self._ended = changed, give_up, ended
         self._records: dict[TaskId, Record] = {}
         self._of_pods: dict[str, TaskId] = {}
@@ -96,7 +96,7 @@ class Records:
         asked, now = self._asked.get(task, ""), self._clock()
         self._put(task, Record(pod, words.read(pod, task, now, asked=asked)))
         self._look_again(task, pod)
-        why = "" if asked else words.start_failure(pod, now, self._patience)
+        why = "" if asked else words.start_failure(pod, now, self._image_timeout)
         if why:
             self._give_up(task, why)
 
@@ -145,7 +145,7 @@ class Records:
         old = self._timers.pop(task, None)
         if old is not None:
             old.cancel()
-        when = words.look_again_at(pod, self._patience)
+        when = words.look_again_at(pod, self._image_timeout)
         if when is not None and when > (now := self._clock()):
             loop = asyncio.get_running_loop()
             self._timers[task] = loop.call_later(when - now, self._again, task)

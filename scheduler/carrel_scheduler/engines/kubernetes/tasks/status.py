@@ -229,20 +229,23 @@ def _waits(pod: TaskPod) -> str:
     return _said(_WAITING.get(waiting.reason, waiting.reason), waiting.message)
 
 
-def start_failure(pod: TaskPod, now: float, patience: float) -> str:
-    """Why a task will not begin, after so many seconds of patience; empty while it may."""
+def start_failure(pod: TaskPod, now: float, image_timeout: float) -> str:
+    """Why a task will not begin; empty while it may.
+
+    Its image may take ``image_timeout`` seconds.
+    """
     waiting, why = pod.preparing.waiting or pod.state.waiting, _waits(pod)
     if waiting is None or not why or pod.ended:
         return ""
-    over = now >= moment(pod.metadata.creation_timestamp) + patience
+    over = now >= moment(pod.metadata.creation_timestamp) + image_timeout
     return why if over or waiting.reason in _NEVER_PULLED else ""
 
 
-def look_again_at(pod: TaskPod, patience: float) -> float | None:
+def look_again_at(pod: TaskPod, image_timeout: float) -> float | None:
     """When something follows from the pod not changing; epoch seconds."""
     if pod.ended:
         return None
     if pod.metadata.deletion_timestamp:
         return moment(pod.metadata.deletion_timestamp) + SILENT_SECONDS
     waits = _waits(pod)
-    return moment(pod.metadata.creation_timestamp) + patience if waits else None
+    return moment(pod.metadata.creation_timestamp) + image_timeout if waits else None

@@ -88,10 +88,10 @@ def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> S
     if keep == 0:
         excess[:] = NO_BOUND
     budgets = Budgets.of(Tree(parent), excess)
-    ground = EligibleNodes(
+    eligible_nodes = EligibleNodes(
         dice.random(NODES) < 0.95, free, host, np.asarray(dice.permutation(NODES)),
     )  # fmt: skip
-    return Situation(claim, ground, victims, budgets)
+    return Situation(claim, eligible_nodes, victims, budgets)
 
 
 def _partly_free(

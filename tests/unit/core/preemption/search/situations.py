@@ -24,14 +24,14 @@ Set = frozenset[int]
 @dataclass(frozen=True)
 class Situation:
     claim: GangRequest
-    ground: EligibleNodes
+    eligible_nodes: EligibleNodes
     victims: Candidates
     budgets: Budgets
 
     def answer(self) -> Answer:
         """What the search says."""
         units = unit_budgets(self.victims, self.budgets)
-        return search(self.claim, lay_out(self.ground, self.victims, units))
+        return search(self.claim, lay_out(self.eligible_nodes, self.victims, units))
 
 
 def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[int],
@@ -46,7 +46,7 @@ def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[
     )  # fmt: skip
 
 
-def free_ground(devices: int, nodes: int, host: int = 0) -> EligibleNodes:
+def free_nodes(devices: int, nodes: int, host: int = 0) -> EligibleNodes:
     """Nodes without a free device."""
     return EligibleNodes(
         np.ones(nodes, np.bool_), np.zeros((devices, nodes), np.int16),
@@ -106,12 +106,12 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
     excess[:, 1] = rng.choice([0, 0, 3, 6], 6)
     excess[4:][rng.random(2) < 0.5] = NO_BOUND
     budgets = Budgets.of(Tree(np.array([4, 4, 5, 5, -1, -1])), excess)
-    ground = EligibleNodes(
+    eligible_nodes = EligibleNodes(
         rng.random(count) < 0.9, devices.astype(np.int16), host, np.asarray(rng.permutation(count))
     )
     cost = rng.integers(0, 100, unit).tolist()
     victims = victims_of(rows, cost, rng.permutation(unit).tolist())
-    return Situation(claim, ground, victims, budgets)
+    return Situation(claim, eligible_nodes, victims, budgets)
 
 
 def legal(situation: Situation, units: Set) -> bool:
@@ -147,8 +147,8 @@ def _below(budgets: Budgets, queue: int, top: int) -> bool:
 
 def places(situation: Situation, units: Set) -> dict[int, int]:
     """Tasks that fit on every eligible node once the units are gone."""
-    ground, victims = situation.ground, situation.victims
-    devices, host = ground.devices.astype(int).copy(), ground.host.copy()
+    eligible_nodes, victims = situation.eligible_nodes, situation.victims
+    devices, host = eligible_nodes.devices.astype(int).copy(), eligible_nodes.host.copy()
     for row, unit in enumerate(victims.unit.tolist()):
         if unit in units:
             node, mask = int(victims.node[row]), int(victims.mask[row])
@@ -157,7 +157,7 @@ def places(situation: Situation, units: Set) -> dict[int, int]:
             host[:, node] += (victims.cpu_milli[row], victims.memory_mib[row])
     return {
         node: fitting_one(situation.claim, devices[:, node].tolist(), *host[:, node].tolist())
-        for node in np.flatnonzero(ground.eligible).tolist()
+        for node in np.flatnonzero(eligible_nodes.eligible).tolist()
     }
 
 

@@ -20,7 +20,9 @@ Amounts = list[int]
 
 def found(situation: Situation) -> list[int] | None:
     units = unit_budgets(situation.victims, situation.budgets)
-    chosen = first_in_order(situation.claim, lay_out(situation.ground, situation.victims, units))
+    chosen = first_in_order(
+        situation.claim, lay_out(situation.eligible_nodes, situation.victims, units)
+    )
     return None if chosen is None else chosen.tolist()
 
 
@@ -43,7 +45,7 @@ def in_order(situation: Situation) -> list[int]:
     useful = {
         unit
         for node, unit in zip(victims.node.tolist(), victims.unit.tolist(), strict=True)
-        if situation.ground.eligible[node]
+        if situation.eligible_nodes.eligible[node]
     }
     return sorted(
         (unit for unit in useful if legal(situation, frozenset({unit}))),

@@ -19,7 +19,7 @@ from carrel_scheduler.core.preemption.search.model import (
 )
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.queues.rules import Tree
-from unit.core.preemption.search.situations import flat, free_ground, victims_of
+from unit.core.preemption.search.situations import flat, free_nodes, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
 
@@ -38,7 +38,7 @@ def layout_of(
     order: list[int] | None = None,
 ) -> Layout:
     candidates = victims_of(rows, cost, order)
-    return lay_out(free_ground(devices, nodes), candidates, unit_budgets(candidates, budgets))
+    return lay_out(free_nodes(devices, nodes), candidates, unit_budgets(candidates, budgets))
 
 
 def units_of(claim: GangRequest, layout: Layout) -> list[int]:
@@ -59,12 +59,12 @@ def test_greed_would_be_stuck_where_budgets_bind() -> None:
     """Node A has a victim of each queue and is cheapest; only B and C together are legal."""
     rows = [single(0, 0, 0, 0), single(0, 1, 1, 1), single(1, 0, 0, 2), single(2, 0, 1, 3)]
     layout = layout_of(rows, [0, 1, 2, 2], flat(1000, 1000), nodes=3)
-    ground = EligibleNodes(
+    eligible_nodes = EligibleNodes(
         np.ones(3, np.bool_), np.array([[0, 0, 0], [0, 1000, 1000]], np.int16),
         np.zeros((2, 3), np.int64), np.arange(3),
     )  # fmt: skip
     units = unit_budgets(layout.candidates, layout.budgets.budgets)
-    layout = lay_out(ground, layout.candidates, units)
+    layout = lay_out(eligible_nodes, layout.candidates, units)
     assert units_of(GangRequest(2, 2), layout) == [2, 3]
 
 
@@ -135,7 +135,7 @@ def big(nodes: int, seed: int, keep: float) -> tuple[Layout, GangRequest]:
         rng.permutation(count).tolist(),
     )  # fmt: skip
     return lay_out(
-        free_ground(8, nodes), victims, unit_budgets(victims, flat(*excess.tolist()))
+        free_nodes(8, nodes), victims, unit_budgets(victims, flat(*excess.tolist()))
     ), GangRequest(nodes // 2, 8)
 
 
@@ -186,8 +186,10 @@ def test_the_answer_does_not_depend_on_node_slots() -> None:
     layout = layout_of(rows, [4] * 4 + [3] * 8, flat(-1), nodes=6)
     first = search(GangRequest(2, 2), layout)
     swapped = [single(5 - n, d, 0, 2 * n + d) for n in range(6) for d in range(2)]
-    ground = free_ground(2, 6)
-    turned = EligibleNodes(ground.eligible, ground.devices, ground.host, np.arange(5, -1, -1))
+    eligible_nodes = free_nodes(2, 6)
+    turned = EligibleNodes(
+        eligible_nodes.eligible, eligible_nodes.devices, eligible_nodes.host, np.arange(5, -1, -1)
+    )
     candidates = victims_of(swapped, [4] * 4 + [3] * 8)
     units = unit_budgets(candidates, flat(-1))
     second = search(GangRequest(2, 2), lay_out(turned, candidates, units))

@@ -1,4 +1,4 @@
-"""Places that schedulers are started at again and again, each behind a proxy of its own."""
+"""Replicas of the scheduler that are started again and again, each behind a proxy of its own."""
 
 import asyncio
 import json
@@ -9,43 +9,43 @@ from pathlib import Path
 from typing import Final
 
 from k8s.cluster.plane import ControlPlane
-from k8s.lives import LEASE_SECONDS, Life, Nursery, Script
 from k8s.proxy import Proxy
+from k8s.scheduler_processes import LEASE_SECONDS, FaultScript, ForkedScheduler, SchedulerForkServer
 
 WRITES: Final = 30
-"""Among so many writes of a life the one at which it is killed is chosen."""
+"""The number of writes of a process among which the one at which it is killed is drawn."""
 CUTS: Final = (0.1, 0.5, 0.9)
 DELAY_SECONDS: Final = 0.3
 
 
 @dataclass
-class Seat:
-    """One seat.
+class SchedulerReplica:
+    """One replica of the scheduler: its state folder, its proxy, and its present process.
 
     Attributes:
-        name: of the seat.
-        nursery: where lives come from.
+        name: of the replica.
+        fork_server: where processes come from.
         plane: whose API server it uses; ``folder`` and ``database`` of the story.
         hub_url: of the Hub's API.
-        life: the process that sits there.
-        deaths: the writes at which earlier ones were killed.
+        process: the present process.
+        kills: the writes at which earlier processes were killed.
     """
 
     name: str
-    nursery: Nursery
+    fork_server: SchedulerForkServer
     plane: ControlPlane
     folder: Path
     database: str
     namespace: str
     hub_url: str
     chance: random.Random
-    life: Life | None = None
-    deaths: list[str] = field(default_factory=list)
+    process: ForkedScheduler | None = None
+    kills: list[str] = field(default_factory=list)
     proxy: Proxy | None = None
     number: int = 0
 
     async def open(self) -> None:
-        """Get the proxy and the folder ready."""
+        """Make the folder and start the proxy."""
         (self.folder / self.name).mkdir()
         self.proxy = Proxy(int(self.plane.url.rpartition(":")[2]), self.plane.authority)
         port = await self.proxy.start()
@@ -60,12 +60,12 @@ class Seat:
 
     @property
     def ended(self) -> bool:
-        """Whether nobody sits there."""
-        return self.life is None or self.life.ended
+        """Whether there is no process."""
+        return self.process is None or self.process.ended
 
     def start(self, *, faulty: bool) -> None:
-        """A new life; ``faulty``: with whatever goes wrong in it."""
-        script = Script(
+        """Start a process; ``faulty``: with random faults."""
+        script = FaultScript(
             str(self._kubeconfig),
             str(self.folder / self.name),
             self.database,
@@ -78,61 +78,61 @@ class Seat:
             trouble=self.chance.choice((0.0, 0.0, 0.2, 0.4)) if faulty else 0.0,
         )
         self.number += 1
-        self.life = self.nursery.bear(script)
+        self.process = self.fork_server.fork(script)
 
     async def kill(self) -> None:
-        """SIGKILL at whatever it is doing; nothing if it is dead."""
-        if self.life is None:
+        """Kill the process, if there is one."""
+        if self.process is None:
             return
-        await self.life.end()
-        if self.life.last_words:
-            self.deaths.append(self.life.last_words)
-        self.life = None
+        await self.process.end()
+        if self.process.killed_at:
+            self.kills.append(self.process.killed_at)
+        self.process = None
 
-    async def await_doom(self, seconds: float) -> None:
-        """If the life there is to be killed at one of its writes: until it was."""
-        if self.life is not None and self.life.script.kill_at is not None:
-            await self.life.wait(seconds)
+    async def await_kill(self, seconds: float) -> None:
+        """Wait until a process that is to be killed at a write was killed."""
+        if self.process is not None and self.process.script.kill_at is not None:
+            await self.process.wait(seconds)
 
-    def calm(self) -> None:
-        """Nothing goes wrong from now on."""
+    def stop_faults(self) -> None:
+        """End all faults."""
         assert self.proxy is not None
         self.proxy.delay, self.proxy.cut_watch = 0.0, None
-        if self.life is not None:
-            self.life.telling.tell(over=True)
-            self.life.send(signal.SIGCONT)
+        if self.process is not None:
+            self.process.control.change(over=True)
+            self.process.send(signal.SIGCONT)
 
     async def close(self) -> None:
-        """Nobody sits there any more."""
+        """Kill the process and stop the proxy."""
         await self.kill()
         if self.proxy is not None:
             await self.proxy.close()
 
-    # What may go wrong
+    # Faults
 
     async def jump(self) -> None:
-        """Its clock is set."""
-        if self.life is not None:
-            self.life.telling.tell(jump=self.chance.choice((-3600.0, 0.0, 3600.0)))
+        """Set its clock an hour back or ahead, or right."""
+        if self.process is not None:
+            self.process.control.change(jump=self.chance.choice((-3600.0, 0.0, 3600.0)))
 
     async def cut(self) -> None:
-        """The next event of a watch comes in part only."""
+        """Cut the connection within the next event of a watch."""
         assert self.proxy is not None
         self.proxy.cut_watch = self.chance.choice(CUTS)
 
     async def slow(self) -> None:
-        """What comes from the server comes late; or in time again."""
+        """Delay what the server sends, or stop delaying it."""
         assert self.proxy is not None
         self.proxy.delay = DELAY_SECONDS - self.proxy.delay
 
     async def reset(self) -> None:
-        """Every connection breaks."""
+        """Break every connection."""
         assert self.proxy is not None
         self.proxy.cut()
 
     async def sleep(self) -> None:
-        """It stands still for longer than its lease lasts, and then goes on as if nothing was."""
-        if self.life is not None:
-            self.life.send(signal.SIGSTOP)
+        """Stop the process for longer than its lease lasts, and let it go on."""
+        if self.process is not None:
+            self.process.send(signal.SIGSTOP)
             await asyncio.sleep(LEASE_SECONDS * 2)
-            self.life.send(signal.SIGCONT)
+            self.process.send(signal.SIGCONT)

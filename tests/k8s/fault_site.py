@@ -1,6 +1,6 @@
-"""What a story of faults happens on: projects, nodes, other people's pods and our own work.
+"""The objects of a fault story: projects, nodes, external pods and workloads.
 
-The kubelet is played, the scheduler is not: it is a process of its own (``lives``).
+The kubelet is simulated, the scheduler is real: a process of its own (``scheduler_processes``).
 """
 
 import asyncio
@@ -38,12 +38,12 @@ NO_FINALIZERS: Final = {"metadata": {"finalizers": None}}
 
 
 @dataclass
-class Grounds(Site):
-    """One story's part of the cluster; ``ledger`` is one of custom resources."""
+class FaultSite(Site):
+    """The objects of one story; ``ledger`` is one of custom resources."""
 
     @override
     def template(self, gpus: int = 1, **more: Any) -> dict[str, Any]:
-        """As projects' namespaces ask for: no rights beyond those it needs."""
+        """The template with the security context that namespaces of projects require."""
         made = super().template(gpus, **SECURE, **more)
         made["containers"][0]["securityContext"] = {
             "allowPrivilegeEscalation": False,
@@ -77,7 +77,7 @@ class Grounds(Site):
         await self.client.patch(PODS, meta.name, body, meta.namespace, sub="status", how=how)
 
     async def add_work(self, word: str, name: str, kind: str, tasks: int, gpus: int) -> None:
-        """Work of our own, as ``kubectl`` makes it."""
+        """Create a workload as ``kubectl`` does."""
         resource = WORK["distributed" if kind == "distributed" else "training"].resource
         spec: dict[str, Any] = {
             "user": "ada",
@@ -105,11 +105,11 @@ class Grounds(Site):
         ]
 
     async def work(self) -> dict[str, Workload]:
-        """Our own work as its objects show it, by name."""
+        """The workloads as their objects show them, by name."""
         return {one.meta.name: one for one in (await self.ledger.list(Workload)).items}
 
     async def check_room(self) -> None:
-        """No node has more GPUs given away than it has, no device two pods."""
+        """Fail if a node has more GPUs allocated than it has, or a device has two pods."""
         await self.check_devices()
         given: Counter[str] = Counter()
         for pod in (await self.client.list(PODS, Pod)).items:
@@ -123,7 +123,7 @@ class Grounds(Site):
 
     @override
     async def clear(self) -> None:
-        """Everything goes, also what waits for a scheduler that is no more."""
+        """Remove everything, also pods whose finalizer waits for a scheduler that has ended."""
         for pod in (await self.client.list(PODS, Pod)).items:
             meta = pod.metadata
             with suppress(NotFound):
@@ -135,12 +135,12 @@ class Grounds(Site):
 
 
 @asynccontextmanager
-async def grounds(kubeconfig: Path, folder: Path, lease_in: str) -> AsyncIterator[Grounds]:
-    """A story's part of the cluster; nothing of it is left, nor of the lease."""
+async def fault_site(kubeconfig: Path, folder: Path, lease_in: str) -> AsyncIterator[FaultSite]:
+    """The objects of a story; they and the lease are removed at the end."""
     client = KubeClient(from_kubeconfig(kubeconfig))
     rows = await open_rows(database(folder), clock=time.time, ids=lambda: uuid.uuid4().hex)
     ledger = KubernetesLedger(client, rows, clock=time.time, ids=lambda: uuid.uuid4().hex)
-    made = Grounds(client, ledger, folder)
+    made = FaultSite(client, ledger, folder)
     feed = Feed(client, PODS, Pod)
     tasks = [asyncio.create_task(one) for one in (made.watch(feed), made.beat(), made.tend_again())]
     try:
@@ -161,5 +161,5 @@ async def grounds(kubeconfig: Path, folder: Path, lease_in: str) -> AsyncIterato
 
 
 def database(folder: Path) -> str:
-    """The rows of a story."""
+    """The URL of a story's database."""
     return f"sqlite:///{folder}/rows.sqlite"

@@ -1,7 +1,7 @@
-"""Where schedulers of the tests are born: a process that has imported everything, and forks.
+"""The fork server of the schedulers of tests: a process that has imported everything, and forks.
 
-The product knows nothing of this: a life's way to the API server is replaced, its clock may jump,
-and its lease is short. No life outlives the nursery, and it not the tests.
+The code of the product is unchanged: a scheduler's transport to the API server is replaced, its
+clock may jump, and its lease is short. Schedulers end with the fork server, and it with the tests.
 """
 
 import asyncio
@@ -24,42 +24,42 @@ from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.service import cluster as service_cluster
 from carrel_scheduler.service.main import main as serve
 from k8s.faulty import Faults, FaultyTransport
-from k8s.lives import LEASE_SECONDS, Script, Telling
+from k8s.scheduler_processes import LEASE_SECONDS, FaultControl, FaultScript
 
 FENCED_SECONDS: Final = 60.0
-"""So long a slow server may take to know of a new leader: stories without a fence prove nothing."""
+"""How long a slow API server may take to apply the fence of a new leader."""
 
 
 def main() -> None:
-    """Be the nursery: a script in a line, the number of a process in a line."""
+    """Run the fork server: it reads a ``FaultScript`` a line, and answers with the pid."""
     asyncio.run(_import_everything())
-    fork_for_each_line(_live)
+    fork_for_each_line(_serve)
 
 
 async def _import_everything() -> None:
-    """What is imported at its first use only, too."""
+    """Import also what is imported at its first use only."""
     importlib.import_module("kubernetes_asyncio.config")
     with tempfile.TemporaryDirectory() as folder:
         rows = await open_rows(f"sqlite:///{folder}/rows", clock=time.time, ids=str)
         await rows.close()
 
 
-def _live(line: bytes) -> None:
-    """Be a scheduler, until the end of this process."""
-    script = msgspec.json.decode(line, type=Script)
+def _serve(line: bytes) -> None:
+    """Run a scheduler until the end of this process."""
+    script = msgspec.json.decode(line, type=FaultScript)
     say_into(str(script.log))
-    telling = Telling(script.told)
+    control = FaultControl(script.control)
     faults = Faults(
         random.Random(script.seed),
         script.kill_at,
         script.after,
         script.trouble,
-        over=lambda: telling.over,
-        last_words=lambda text: _write(script.words, text),
+        over=lambda: control.over,
+        killed_at=lambda text: _write(script.kill_file, text),
     )
     real = time.time
     replaced: Any = time
-    replaced.time = lambda: real() + telling.jump
+    replaced.time = lambda: real() + control.jump
     replaced = kube_client
     replaced.Transport = lambda credentials: FaultyTransport(credentials, faults)
     replaced = leadership
@@ -74,11 +74,11 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _environment(script: Script) -> dict[str, str]:
+def _environment(script: FaultScript) -> dict[str, str]:
     return {
         "KUBECONFIG": script.kubeconfig,
         "CARREL_ENGINE": "kubernetes",
-        "CARREL_STATE_DIR": script.seat,
+        "CARREL_STATE_DIR": script.state_dir,
         "CARREL_DATABASE_URL": script.database,
         "CARREL_LISTEN": "127.0.0.1:0",
         "CARREL_NAMESPACE": script.namespace,

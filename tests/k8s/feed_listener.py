@@ -1,4 +1,4 @@
-"""Somebody who hears a feed of config maps to its end, and says when it tells nonsense."""
+"""A subscriber to a feed of config maps that checks the order of its changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, WatchChange
 from carrel_scheduler.kube.resources import CONFIG_MAPS
 
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 SPACE: Final = "default"
 
 
-class Hearer:
-    """Hears a feed to its end, and that it never tells nonsense.
+class FeedListener:
+    """Follows a feed to its end, and fails when changes contradict each other.
 
     Attributes:
-        seen: versions by name, as heard.
-        told: every change.
+        seen: versions by uid.
+        told: every change, in order.
     """
 
     def __init__(self, feed: Feed[PartialObject]) -> None:
@@ -47,14 +47,14 @@ class Hearer:
             self.seen[found.uid] = found.resource_version
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not holds():
                 if self._task.done():
                     self._task.result()
                 await asyncio.sleep(0.02)
 
     async def like(self, client: KubeClient) -> None:
-        """Wait until it has heard of exactly what there is."""
+        """Wait until it has seen exactly the objects that exist."""
         listing = await client.list(CONFIG_MAPS, PartialObject, SPACE)
         there = {one.metadata.uid: one.metadata.resource_version for one in listing.items}
         await self.until(lambda: self.seen == there)

@@ -1,7 +1,7 @@
-"""An API server that a test may kill, compact and start again otherwise.
+"""An API server of one test, which may kill it, compact its etcd, and start it with other options.
 
-It is etcd and kube-apiserver only: no controllers, so ready in seconds, and nobody else's. Nobody
-else is given its ports, also while it is dead.
+It is etcd and kube-apiserver without controllers, so it is ready in seconds. It keeps its ports
+while it is down.
 """
 
 import json
@@ -23,11 +23,11 @@ from k8s.cluster.waiting import Process, wait_for
 ANSWER_SECONDS = 60.0
 
 
-class Breakable:
-    """Runs in a record's folder, on loopback.
+class RestartableServer:
+    """etcd and kube-apiserver in a record's folder, on loopback.
 
     Attributes:
-        plane: to ask it as the admin.
+        plane: sends requests as the admin.
         worker_token: of a user ``worker``, who may do nothing yet and is in no group.
     """
 

@@ -24,7 +24,7 @@ from carrel_hub.up.parts import ProcessPart, write_traefik
 from contract.hub.stack import Stack
 from k8s.cluster.plane import ControlPlane, Refused
 
-NODE: Final = "desk-1"
+NODE: Final = "node-1"
 NETWORK: Final = "127.88.0"
 QUICK: Final = {
     "settle_seconds": 0.1,
@@ -55,7 +55,7 @@ class Cluster:
         """Say nothing of pods."""
         self.port = free_port()
         """Where every workspace answers, each at an address of its own."""
-        self._desks: dict[str, ThreadingHTTPServer] = {}
+        self._servers: dict[str, ThreadingHTTPServer] = {}
         self._told: set[str] = set()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
@@ -136,10 +136,10 @@ class Cluster:
             self.plane.ask("POST", f"{path}/binding", body)
         if uid in self._told:
             return
-        if uid not in self._desks:
-            address = f"{NETWORK}.{len(self._desks) + 1}"
-            self._desks[uid] = _desk((address, self.port), self._environment(pod))
-        address = str(self._desks[uid].server_address[0])
+        if uid not in self._servers:
+            address = f"{NETWORK}.{len(self._servers) + 1}"
+            self._servers[uid] = _stub_server((address, self.port), self._environment(pod))
+        address = str(self._servers[uid].server_address[0])
         status = {
             "phase": "Running",
             "podIP": address,
@@ -147,7 +147,7 @@ class Cluster:
             "containerStatuses": [
                 {
                     "name": "notebook", "ready": True, "started": True, "restartCount": 0,
-                    "image": "desk", "imageID": "", "state": {"running": {}},
+                    "image": "workspace", "imageID": "", "state": {"running": {}},
                 }
             ],
         }  # fmt: skip
@@ -162,10 +162,10 @@ class Cluster:
 
     def _remove(self, pod: dict[str, Any]) -> None:
         uid = pod["metadata"]["uid"]
-        desk = self._desks.get(uid)
-        if desk is not None:
-            desk.shutdown()
-            desk.server_close()
+        server = self._servers.get(uid)
+        if server is not None:
+            server.shutdown()
+            server.server_close()
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         with contextlib.suppress(Refused):
             self.plane.ask("DELETE", _path(pod), body)
@@ -205,7 +205,7 @@ class ClusterStack(Stack):
             console_url=local.console_url,
             gateway_url=local.gateway_url,
             state_dir=local.state_dir,
-            image="desk",
+            image="workspace",
             traits={
                 "CarrelKubeSpawner": {**QUICK, "port": self.cluster.port},
                 "JupyterHub": {"hub_bind_url": local.hub_url},
@@ -224,8 +224,8 @@ def _path(pod: Mapping[str, Any]) -> str:
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
 
 
-def _desk(place: tuple[str, int], environment: Mapping[str, str]) -> ThreadingHTTPServer:
-    """Answers every request with the environment that the workspace would have."""
+def _stub_server(place: tuple[str, int], environment: Mapping[str, str]) -> ThreadingHTTPServer:
+    """A server that answers every request with the environment that the workspace would have."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from k8s.cluster import leavings
+from k8s.cluster import leftovers
 from k8s.cluster.containerd import KEEPERS
-from k8s.cluster.ground import PYTHON_PATH
 from k8s.cluster.images.builder import Image
+from k8s.cluster.infrastructure import PYTHON_PATH
 from k8s.cluster.plane import ControlPlane, Refused
 from k8s.cluster.records import Record, home, start_of
 
@@ -25,14 +25,14 @@ NODE = "worker-4"
 STARTS_A_NODE = """
 import json, sys
 from pathlib import Path
-from k8s.cluster import binaries, ground, node, pods
+from k8s.cluster import binaries, infrastructure, node, pods
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
 base, archive, image, name, told = sys.argv[1:]
 url, authority, token, nodes, service, issuer = json.loads(told)
 record = Record.begin(Path(base))
 plane = ControlPlane(url, Path(authority), token, nodes, service, Path(issuer))
-worker = node.start(ground.bridge(binaries.node(print), plane, record), name)
+worker = node.start(infrastructure.bridge(binaries.node(print), plane, record), name)
 worker.load(Path(archive))
 pods.make(plane, "left", image, ["sleep", "600"], nodeName=worker.name)
 pods.wait(plane, "left")
@@ -53,7 +53,7 @@ def joined(plane: ControlPlane) -> Iterator[str]:
 
 @pytest.mark.timeout(2 * SECONDS)
 def test_a_killed_run_leaves_nothing_to_the_next(base_image: Image, joined: str) -> None:
-    settings = leavings.settings()
+    settings = leftovers.settings()
     before = _keepers()
     base = home().with_name(f"carrel-killed-{os.getpid()}")  # sockets have short paths
     arguments = [str(base), str(base_image.archive), base_image.name, NODE, joined]
@@ -73,10 +73,10 @@ def test_a_killed_run_leaves_nothing_to_the_next(base_image: Image, joined: str)
             Record.begin(base).end()  # of what had begun nothing is left either
             raise
         (folder,) = base.iterdir()
-        named = [line.split() for line in (folder / "leavings").read_text().splitlines()]
+        named = [line.split() for line in (folder / "leftovers").read_text().splitlines()]
         started = [line.split() for line in (folder / "processes").read_text().splitlines()]
         groups = [Path(name) for kind, name, *_ in named if kind == "group"]
-        inside = {pid: start_of(pid) for group in groups for pid in leavings.members(group)}
+        inside = {pid: start_of(pid) for group in groups for pid in leftovers.members(group)}
         assert inside
         listening = _keepers() - before
         assert listening
@@ -95,7 +95,7 @@ def test_a_killed_run_leaves_nothing_to_the_next(base_image: Image, joined: str)
     (pods_network,) = [name for kind, name, *_ in named if kind == "route"]
     routes = subprocess.run(["ip", "route"], check=True, capture_output=True, text=True).stdout
     assert pods_network not in routes
-    assert leavings.settings() == settings
+    assert leftovers.settings() == settings
 
 
 def _keepers() -> set[Path]:

@@ -1,4 +1,4 @@
-"""What all nodes of a run stand on: the bridge, the cluster's names, its services' addresses.
+"""What all nodes of a run share: the bridge, DNS, and the virtual addresses of services.
 
 CoreDNS answers pods for the names of services and pods, headless ones included, on the bridge's
 address; ``services`` does what a kube-proxy does elsewhere.
@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from k8s.cluster import leavings, network
+from k8s.cluster import leftovers, network
 from k8s.cluster.network import Network
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
@@ -28,8 +28,8 @@ PYTHON_PATH: Final = os.pathsep.join((str(ROOT / "tests"), str(ROOT)))
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What is needed to make nodes.
+class Infrastructure:
+    """The parts that are needed to make nodes.
 
     Attributes:
         programs: of nodes, by name.
@@ -41,7 +41,7 @@ class Ground:
     programs: Mapping[str, Path]
 
 
-def prepare(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -> Ground:
+def prepare(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -> Infrastructure:
     """Make it. Raises ``NotReady``, and ``OSError`` with what the kernel refused."""
     made = bridge(programs, plane, record)
     _services(plane, record, made.network)
@@ -49,11 +49,11 @@ def prepare(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -
     return made
 
 
-def bridge(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -> Ground:
+def bridge(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -> Infrastructure:
     """Make the bridge only: its pods reach no service. Raises ``OSError``."""
-    for name, value in leavings.settings().items():
+    for name, value in leftovers.settings().items():
         record.leave("setting", name, value)
-    return Ground(plane, record, network.make(record), programs)
+    return Infrastructure(plane, record, network.make(record), programs)
 
 
 def _services(plane: ControlPlane, record: Record, made: Network) -> None:

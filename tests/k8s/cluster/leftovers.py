@@ -1,4 +1,4 @@
-"""What a run of a node puts into the machine beside processes and files, and how it goes away.
+"""Removes what a node leaves in the machine besides processes and files.
 
 Network interfaces, routes, control groups, and settings of the kernel that the kubelet changes have
 names that outlive their maker, and so have the sockets of containers' keepers, which lie in one

@@ -1,4 +1,4 @@
-"""The whole product on a node of the tests: Hub, proxy and scheduler here, all work in real pods.
+"""The whole product on a node of the tests: Hub, proxy and scheduler as processes, work in pods.
 
 Pods reach the Hub and the scheduler at the host's address on their network; people reach the proxy
 on loopback. Volumes are folders of this machine, as an admin of a small cluster makes them.
@@ -43,8 +43,8 @@ START_SECONDS: Final = 300.0
 END_SECONDS: Final = 180.0
 
 
-class House:
-    """Use as a context manager; nothing is left of it.
+class ClusterInstallation:
+    """The running product; a context manager that removes everything at the end.
 
     Args:
         people: whose accounts there are, and the projects they are in.

@@ -1,4 +1,4 @@
-"""Bindings that the API server has let in and not written yet: a webhook that takes its time."""
+"""Bindings that the API server admitted and has not written yet: a webhook delays them."""
 
 import asyncio
 import base64
@@ -21,15 +21,15 @@ from carrel_scheduler.kube.errors import KubeError
 from k8s.cluster.plane import ControlPlane
 
 HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-NAME: Final = "held.carrel.test"
+NAME: Final = "delayed.carrel.test"
 PROBE_SECONDS: Final = 0.1
 
 
 @dataclass
-class Held:
-    """``came``: a binding waits here; set ``go`` to let it pass.
+class DelayedBindings:
+    """The webhook. ``came``: a binding waits in it; set ``go`` to let it pass.
 
-    What is not to be carried out passes at once, and sets ``asked``.
+    Dry runs pass at once, and set ``asked``.
     """
 
     came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -37,9 +37,9 @@ class Held:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def known(self, ask: Callable[[], Awaitable[Any]]) -> None:
-        """Ask until the server asks here: it hears of new webhooks a moment after they are made.
+        """Send ``ask`` until it reaches the webhook: API servers apply new ones after a moment.
 
-        ``ask`` is a binding that is let in by policies and not to be carried out.
+        ``ask`` is a dry run of a binding that the policies admit.
         """
         while not self.asked.is_set():
             with suppress(KubeError):
@@ -61,14 +61,14 @@ def _yes(uid: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def holding(plane: ControlPlane, folder: Path, pod: str) -> AsyncIterator[Held]:
-    """Bindings of pods of that name are held after every policy has let them pass."""
-    held = Held()
+async def delaying(plane: ControlPlane, folder: Path, pod: str) -> AsyncIterator[DelayedBindings]:
+    """Delay bindings of pods of that name after every policy has admitted them."""
+    delayed = DelayedBindings()
     certificate, key = _certificate(folder)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate, key)
     app = web.Application()
-    app.router.add_post("/", held.answer)
+    app.router.add_post("/", delayed.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -77,9 +77,9 @@ async def holding(plane: ControlPlane, folder: Path, pod: str) -> AsyncIterator[
     hook = _hook(f"https://127.0.0.1:{port}/", certificate.read_bytes(), pod)
     await asyncio.to_thread(plane.ask, "POST", HOOKS, hook)
     try:
-        yield held
+        yield delayed
     finally:
-        held.go.set()
+        delayed.go.set()
         await asyncio.to_thread(plane.ask, "DELETE", f"{HOOKS}/{NAME}")
         await runner.cleanup()
 
