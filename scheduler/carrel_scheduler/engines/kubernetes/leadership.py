@@ -309,7 +309,7 @@ class Leader:
         return await self._take(found, new=False)
 
     def _is_dead(self, holder: str) -> bool:
-        """Whether the holder had our state folder, and so has ended; or is us, whose answer was lost."""
+        """Whether the holder had our state folder: it has ended, or is us after a lost answer."""
         return bool(self._folder) and holder.startswith(self._folder)
 
     async def _take(self, lease: Lease, *, new: bool) -> bool:
