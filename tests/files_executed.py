@@ -31,7 +31,7 @@ from carrel_scheduler.core.state import State  # noqa: E402
 from carrel_scheduler.engines.external import NoExternalPods  # noqa: E402
 from carrel_scheduler.ledger.open import open_ledger  # noqa: E402
 from unit.core.situations import apply, node, queue, running, training  # noqa: E402
-from unit.workloads.desk import Desk  # noqa: E402
+from unit.workloads.harness import SchedulerHarness  # noqa: E402
 
 PRODUCTION = ("scheduler/", "extensions/", "hub/", "spawner/")
 
@@ -107,14 +107,14 @@ async def _job(folder: Path) -> set[str]:
         f"sqlite:///{folder}/ledger.sqlite", clock=lambda: 1.0, ids=lambda: f"id{next(numbers)}"
     )
     try:
-        desk = Desk(ledger, folder, external_pods=lambda _: NoExternalPods())
-        await desk.recover()
-        await desk.project("vision", 4)
+        harness = SchedulerHarness(ledger, folder, external_pods=lambda _: NoExternalPods())
+        await harness.recover()
+        await harness.project("vision", 4)
         with executed:
-            uid = await desk.submit("vision", "job")
-            await desk.runs(uid)
-            await desk.ends(uid)
-            assert await desk.phase(uid) == "succeeded"
+            uid = await harness.submit("vision", "job")
+            await harness.runs(uid)
+            await harness.ends(uid)
+            assert await harness.phase(uid) == "succeeded"
     finally:
         await ledger.close()
     return {file for file in executed.files if "/invariants/" not in file}

@@ -70,7 +70,7 @@ class Pages:
     def __init__(self, user: Any) -> None:
         self.user = user
 
-    async def desks(self, user: Any) -> UserWorkspaces:
+    async def workspaces(self, user: Any) -> UserWorkspaces:
         """The user's workspaces that the scheduler knows."""
         spawner = user.spawner
         if not isinstance(spawner, WorkspaceSpawner):
@@ -81,15 +81,15 @@ class Pages:
             return UserWorkspaces(
                 {}, f"The scheduler does not answer, so states may be out of date: {error}"
             )
-        desks = [
+        workspaces = [
             one for one in found if one.name == workspace_name(user.name, one.spec.server_name)
         ]
-        allowed = [readable_by(one, spawner.projects) for one in _latest(desks)]
+        allowed = [readable_by(one, spawner.projects) for one in _latest(workspaces)]
         return UserWorkspaces({one.spec.server_name: _row(user, one) for one in allowed})
 
     async def waiting(self, user: Any, server_name: str) -> Row | None:
         """The entry of a workspace in the queue."""
-        row = (await self.desks(user)).rows.get(server_name)
+        row = (await self.workspaces(user)).rows.get(server_name)
         return row if row is not None and row.place is not None else None
 
     def said(self, sentence: str) -> Markup:

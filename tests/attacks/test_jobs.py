@@ -43,14 +43,14 @@ def asked(person: Person, *asks: tuple[str, str, object]) -> list[tuple[int, str
 def test_its_token_reaches_no_more_than_work_of_its_user(ada: Person, grace: Person) -> None:
     secret = grace.submit(["sleep", "600"], secret_environment={"KEY": "very-secret"})
     own = ada.submit(["sleep", "600"], secret_environment={"KEY": "very-secret"})
-    desk = ada.submit(["sleep", "600"], kind="workspace")
+    workspace = ada.submit(["sleep", "600"], kind="workspace")
     api, new = "/api/v1", {"name": "x", "project": "speech", "command": ["id"]}
     answers = asked(
         ada,
         ("GET", f"{api}/workloads/speech/{secret.name}", None),
         ("DELETE", f"{api}/workloads/speech/{secret.name}", None),
         ("POST", f"{api}/workloads", new),
-        ("DELETE", f"{api}/workloads/vision/{desk.name}", None),
+        ("DELETE", f"{api}/workloads/vision/{workspace.name}", None),
         ("GET", f"{api}/workloads/vision/{own.name}/exec?command=id", None),
         ("POST", f"{api}/workloads/vision/{own.name}/rerun", {"changes": {"command": ["env"]}}),
         ("PATCH", f"{api}/workloads/vision/{own.name}", {"labels": {"a": "b"}}),
@@ -71,8 +71,8 @@ def test_its_token_reaches_no_more_than_work_of_its_user(ada: Person, grace: Per
     )
     assert [status for status, _ in seen] == [200, 200, 202]
     assert "very-secret" not in str(seen)
-    assert desk.name not in seen[0][1]
-    for person, made in ((grace, secret), (ada, desk)):
+    assert workspace.name not in seen[0][1]
+    for person, made in ((grace, secret), (ada, workspace)):
         assert person.phase(made) in ("pending", "starting", "running")
         person.delete(made)
 

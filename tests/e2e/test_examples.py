@@ -25,13 +25,13 @@ pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Site]:
+async def service(tmp_path: Path) -> AsyncIterator[Site]:
     async with site(tmp_path, 2) as made:
         yield made
 
 
 async def interrupted(
-    desk: Site,
+    service: Site,
     name: str,
     command: list[str],
     *,
@@ -44,7 +44,7 @@ async def interrupted(
     script = f"{name}.py"
     text = (EXAMPLES / script).read_text()
     assert PAUSE in text
-    uid = await desk.submit(
+    uid = await service.submit(
         name.replace("_", "-"),
         command=command,
         files={script: text.replace(PAUSE, AT_FIRST)},
@@ -60,16 +60,16 @@ async def interrupted(
         **fields,
     )
     name = name.replace("_", "-")
-    saved = desk.checkpoints(uid)
-    status = await desk.until(
+    saved = service.checkpoints(uid)
+    status = await service.until(
         name, lambda now: any(saved.glob("step-*")) or now["phase"] == "failed", "saves"
     )
-    assert status["phase"] != "failed", await desk.logs(name, index="all")
-    await desk.ask("POST", f"/workloads/vision/{name}/suspend")
-    await desk.phase(name, "stopped")
-    await desk.ask("POST", f"/workloads/vision/{name}/resume")
-    status = await desk.until(name, lambda now: now["phase"] in ("succeeded", "failed"), "ends")
-    said = await desk.logs(name, index="all")
+    assert status["phase"] != "failed", await service.logs(name, index="all")
+    await service.ask("POST", f"/workloads/vision/{name}/suspend")
+    await service.phase(name, "stopped")
+    await service.ask("POST", f"/workloads/vision/{name}/resume")
+    status = await service.until(name, lambda now: now["phase"] in ("succeeded", "failed"), "ends")
+    said = await service.logs(name, index="all")
     assert status["phase"] == "succeeded", said
     return said
 
@@ -80,50 +80,52 @@ def number_in(pattern: str, text: str) -> int:
     return int(found[1])
 
 
-async def test_jax_data_parallel(desk: Site) -> None:
+async def test_jax_data_parallel(service: Site) -> None:
     command = ["python", "jax_data_parallel.py"]
-    text = await interrupted(desk, "jax_data_parallel", command, steps=300, pause=0.3, **GANG)
+    text = await interrupted(service, "jax_data_parallel", command, steps=300, pause=0.3, **GANG)
     assert number_in(r"worker 0 of 2: .* after steps (\d+) to 300", text) > 1
     assert number_in(r"worker 1 of 2: .* after steps (\d+) to 300", text) > 1
 
 
 @pytest.mark.parametrize("library", ["mpich", "open-mpi"])
-async def test_mpi(desk: Site, library: str) -> None:
+async def test_mpi(service: Site, library: str) -> None:
     command = ["mpirun", "-n", "2", "python", "mpi_sum.py"]
     own = {"mpich": dict, "open-mpi": open_mpi.variables}[library]()
-    text = await interrupted(desk, "mpi_sum", command, steps=200, pause=0.3, environment=own, **MPI)
+    text = await interrupted(
+        service, "mpi_sum", command, steps=200, pause=0.3, environment=own, **MPI
+    )
     assert {"mpich": "MPICH", "open-mpi": "Open MPI"}[library] in text
     assert number_in(r"rank 0 of 2 on mpi-sum-0: pi is 3.141592 after step (\d+)", text) > 0
     assert number_in(r"rank 1 of 2 on mpi-sum-1: pi is 3.141592 after step (\d+)", text) > 0
 
 
-async def test_xgboost(desk: Site) -> None:
+async def test_xgboost(service: Site) -> None:
     command = ["python", "xgboost_trees.py"]
-    text = await interrupted(desk, "xgboost_trees", command, steps=100, pause=0.3, **GANG)
+    text = await interrupted(service, "xgboost_trees", command, steps=100, pause=0.3, **GANG)
     assert number_in(r"worker 1 of 2: 100 trees, (\d+) of them from before", text) > 0
 
 
-async def test_ray(desk: Site) -> None:
+async def test_ray(service: Site) -> None:
     command = ["python", "ray_tasks.py"]
-    text = await interrupted(desk, "ray_tasks", command, steps=20, pause=2.0, **GANG)
+    text = await interrupted(service, "ray_tasks", command, steps=20, pause=2.0, **GANG)
     assert number_in(r"the sum is 2470, computed on 2 nodes from step (\d+) on", text) > 0
 
 
-async def test_offline_batch_inference(desk: Site) -> None:
+async def test_offline_batch_inference(service: Site) -> None:
     command = ["python", "batch_inference.py"]
-    text = await interrupted(desk, "batch_inference", command, steps=0, pause=1.0)
+    text = await interrupted(service, "batch_inference", command, steps=0, pause=1.0)
     assert number_in(r"1797 predictions in predictions.csv, from row (\d+) on", text) > 0
 
 
 @pytest.mark.torch
-async def test_pytorch(desk: Site) -> None:
+async def test_pytorch(service: Site) -> None:
     command = ["torchrun", "torch_ddp.py"]
-    text = await interrupted(desk, "torch_ddp", command, steps=300, pause=0.3, **GANG)
+    text = await interrupted(service, "torch_ddp", command, steps=300, pause=0.3, **GANG)
     assert number_in(r"worker 1 of 2: .* after steps (\d+) to 300", text) > 1
 
 
 @pytest.mark.torch
-async def test_tensorflow(desk: Site) -> None:
+async def test_tensorflow(service: Site) -> None:
     command = ["python", "tensorflow_workers.py"]
-    text = await interrupted(desk, "tensorflow_workers", command, steps=200, pause=0.3, **GANG)
+    text = await interrupted(service, "tensorflow_workers", command, steps=200, pause=0.3, **GANG)
     assert number_in(r"worker 1 of 2: .* after steps (\d+) to 200", text) > 1

@@ -44,7 +44,7 @@ TIME_RULE: dict[str, Any] = IDLE_RULE | {
 
 
 @dataclass
-class Desk:
+class OpenWorkspace:
     """A workspace with the tab that its owner opened."""
 
     stack: Stack
@@ -118,10 +118,10 @@ class Desk:
 class Room:
     """All that run at once."""
 
-    silent: Desk
-    limited: Desk
-    untouched: Desk
-    kept: Desk
+    silent: OpenWorkspace
+    limited: OpenWorkspace
+    untouched: OpenWorkspace
+    kept: OpenWorkspace
 
 
 @pytest.fixture(scope="module")
@@ -139,19 +139,19 @@ def admin(team: People, stack: Stack) -> Client:
 def room(team: People, stack: Stack, admin: Client) -> Room:
     """All start to work; who has less time starts later."""
 
-    def desk(user: str, server: str, project: str) -> Desk:
-        made = Desk(stack, admin, user, server, project, team.page(user))
+    def workspace(user: str, server: str, project: str) -> OpenWorkspace:
+        made = OpenWorkspace(stack, admin, user, server, project, team.page(user))
         made.ask()
         return made
 
-    silent = desk("grace", "", "speech")
+    silent = workspace("grace", "", "speech")
     silent.arrive()
     silent.run(f"import time; time.sleep({SILENT_SECONDS:g})")
     team.leave("grace")
-    limited = desk("ada", "limited", "course")
+    limited = workspace("ada", "limited", "course")
     limited.arrive()
     limited.run(f"import time; time.sleep({2 * TIME_LIMIT_SECONDS:g})")
-    room = Room(silent, limited, desk("ada", "", "vision"), desk("ada", "kept", "vision"))
+    room = Room(silent, limited, workspace("ada", "", "vision"), workspace("ada", "kept", "vision"))
     room.untouched.arrive()
     room.kept.arrive()
     return room
@@ -190,25 +190,25 @@ def test_the_owner_of_an_untouched_tab_is_warned_in_jupyterlab(team: People, roo
 def test_the_button_keeps_a_workspace_as_long_as_the_project_allows(
     team: People, room: Room
 ) -> None:
-    desk = room.kept
-    expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
-    before = desk.limits
+    workspace = room.kept
+    expect(workspace.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
+    before = workspace.limits
     assert (before.extensions, before.may_extend) == (0, True)
-    desk.warning().get_by_role("button", name="Keep for 1 min").click()
-    kept = desk.page.locator(".Toastify__toast", has_text="Kept: this workspace now stops at")
+    workspace.warning().get_by_role("button", name="Keep for 1 min").click()
+    kept = workspace.page.locator(".Toastify__toast", has_text="Kept: this workspace now stops at")
     expect(kept).to_be_visible()
-    desk.page.wait_for_timeout(800)  # let what slides in arrive
-    team.shot(desk.page, "limits-kept")
-    after = desk.limits
+    workspace.page.wait_for_timeout(800)  # let what slides in arrive
+    team.shot(workspace.page, "limits-kept")
+    after = workspace.limits
     assert (after.extensions, after.may_extend) == (1, False)
     assert before.stops_at is not None
     assert after.stops_at == pytest.approx(before.stops_at + KEPT_SECONDS, abs=2.0)
 
 
 def test_the_untouched_tab_is_stopped_although_it_polls(team: People, room: Room) -> None:
-    desk = room.untouched
-    assert not desk.page.is_closed()
-    ended = desk.stopped(IDLE_SECONDS + LATE_SECONDS)
+    workspace = room.untouched
+    assert not workspace.page.is_closed()
+    ended = workspace.stopped(IDLE_SECONDS + LATE_SECONDS)
     reason, status = ended.status.reason, ended.status
     assert reason is not None
     assert reason.token == "Idle"
@@ -219,20 +219,20 @@ def test_the_untouched_tab_is_stopped_although_it_polls(team: People, room: Room
     until(
         lambda: "" not in hub_servers(team, "ada"), seconds=60, why="the Hub sees that it stopped"
     )
-    team.shot(desk.page, "limits-tab-after-stop")
-    desk.page.goto(f"{desk.stack.url}/user/ada/lab")
-    expect(desk.page.get_by_text("Stopped after")).to_contain_text("vision")
-    team.shot(desk.page, "limits-start-page")
-    desk.page.goto(f"{desk.stack.url}/hub/home")
-    expect(desk.page.get_by_text("Stopped after")).to_contain_text("vision")
-    team.shot(desk.page, "limits-home")
+    team.shot(workspace.page, "limits-tab-after-stop")
+    workspace.page.goto(f"{workspace.stack.url}/user/ada/lab")
+    expect(workspace.page.get_by_text("Stopped after")).to_contain_text("vision")
+    team.shot(workspace.page, "limits-start-page")
+    workspace.page.goto(f"{workspace.stack.url}/hub/home")
+    expect(workspace.page.get_by_text("Stopped after")).to_contain_text("vision")
+    team.shot(workspace.page, "limits-home")
 
 
 def test_a_kept_workspace_is_offered_no_more(room: Room) -> None:
     """Its second warning is there by now, and stays while the time that it was kept runs."""
-    desk = room.kept
-    expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
-    expect(desk.warning().get_by_role("button", name=re.compile("Keep"))).to_have_count(0)
+    workspace = room.kept
+    expect(workspace.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
+    expect(workspace.warning().get_by_role("button", name=re.compile("Keep"))).to_have_count(0)
 
 
 def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room: Room) -> None:
@@ -247,8 +247,8 @@ def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room
     os.kill(old, signal.SIGKILL)
     until(lambda: stack.scheduler_pid() not in (0, old), seconds=60, why="the Hub starts it again")
     until(lambda: answers(room.silent.client), seconds=60, why="it answers again")
-    for desk, before in ((room.silent, silent), (room.limited, limited)):
-        after = desk.workload
+    for workspace, before in ((room.silent, silent), (room.limited, limited)):
+        after = workspace.workload
         assert (after.uid, after.status.phase) == (before.uid, "running")
         assert after.status.tasks == before.status.tasks
         assert after.status.started_at == before.status.started_at
@@ -256,12 +256,12 @@ def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room
 
 
 def test_who_works_is_warned_and_stopped_at_the_time_limit(team: People, room: Room) -> None:
-    desk = room.limited
-    expect(desk.warning()).to_be_visible(timeout=TIME_LIMIT_SECONDS * 1000)
-    expect(desk.warning()).to_contain_text("time limit of course")
-    expect(desk.warning().get_by_role("button", name=re.compile("Keep"))).to_have_count(0)
-    team.shot(desk.page, "limits-time-warning")
-    ended = desk.stopped(TIME_LIMIT_SECONDS)
+    workspace = room.limited
+    expect(workspace.warning()).to_be_visible(timeout=TIME_LIMIT_SECONDS * 1000)
+    expect(workspace.warning()).to_contain_text("time limit of course")
+    expect(workspace.warning().get_by_role("button", name=re.compile("Keep"))).to_have_count(0)
+    team.shot(workspace.page, "limits-time-warning")
+    ended = workspace.stopped(TIME_LIMIT_SECONDS)
     reason, status = ended.status.reason, ended.status
     assert reason is not None
     assert reason.token == "TimedOut"
@@ -282,13 +282,13 @@ def test_a_kept_workspace_stops_later(room: Room) -> None:
 
 
 def test_a_silent_cell_counts_as_work_until_it_ends(room: Room, admin: Client) -> None:
-    desk = room.silent
-    running = desk.workload.status
+    workspace = room.silent
+    running = workspace.workload.status
     assert running.phase == "running"
     assert running.started_at is not None
     assert time.time() - running.started_at > 1.5 * IDLE_SECONDS
     admin.update_project("speech", {"interactive": {"idle_timeout_seconds": SOON_SECONDS}})
-    ended = desk.stopped(SILENT_SECONDS + IDLE_SECONDS)
+    ended = workspace.stopped(SILENT_SECONDS + IDLE_SECONDS)
     assert ended.status.reason is not None
     assert ended.status.reason.token == "Idle"
     assert "`speech`" in ended.status.reason.sentence
@@ -297,12 +297,14 @@ def test_a_silent_cell_counts_as_work_until_it_ends(room: Room, admin: Client) -
 
 
 def test_what_a_limit_stopped_can_be_started_again(room: Room) -> None:
-    for desk in (room.untouched, room.limited):
-        before = desk.workload
-        desk.page.goto(f"{desk.stack.url}/hub/home")
-        desk.page.locator(f"#start-{desk.server}" if desk.server else "#start").click()
-        desk.submit()
-        desk.arrive()
-        again = desk.workload
+    for workspace in (room.untouched, room.limited):
+        before = workspace.workload
+        workspace.page.goto(f"{workspace.stack.url}/hub/home")
+        workspace.page.locator(
+            f"#start-{workspace.server}" if workspace.server else "#start"
+        ).click()
+        workspace.submit()
+        workspace.arrive()
+        again = workspace.workload
         assert again.status.phase == "running"
         assert (again.status.started_at or 0.0) > (before.status.ended_at or 0.0)

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Site]:
+async def scheduler(tmp_path: Path) -> AsyncIterator[Site]:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     async with site(state, 1) as made:
@@ -48,10 +48,10 @@ def test_every_recipe_is_run() -> None:
 
 
 @pytest.mark.parametrize("name", SAYS)
-async def test_it_runs_from_top_to_bottom(desk: Site, folder: Path, name: str) -> None:
+async def test_it_runs_from_top_to_bottom(scheduler: Site, folder: Path, name: str) -> None:
     notebook = nbformat.read(RECIPES / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     service = {
-        "CARREL_URL": desk.scheduler.url,
+        "CARREL_URL": scheduler.scheduler.url,
         "CARREL_TOKEN": "ada",
         "CARREL_PROJECT": "vision",
         "HOME": str(folder),

@@ -14,16 +14,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from unit.gpu_faults.story import COUNT, FaultyDesk, Story
+from unit.gpu_faults.story import COUNT, FaultyHarness, Story
 from unit.workloads.conftest import ledger_in, opened
 
 
 async def tell(seed: int, steps: int, empty: Path) -> Story:
     """One story. Raises what it finds wrong, with what had happened."""
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(empty, Path(folder), COUNT, FaultyDesk) as desk:
-            assert isinstance(desk, FaultyDesk)
-            story = Story(desk, seed)
+        async with opened(empty, Path(folder), COUNT, FaultyHarness) as harness:
+            assert isinstance(harness, FaultyHarness)
+            story = Story(harness, seed)
             try:
                 await story.play(steps)
             except BaseException as error:

@@ -34,7 +34,7 @@ from k8s import access
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS, As, client, kubectl, make_namespace, ours
 from k8s.stores import KubernetesLedgers, ledgers
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 __all__ = ["client", "kubectl", "ledgers", "ours"]
 
@@ -454,35 +454,35 @@ class TestDraining:
     async def test_it_goes_when_its_work_has_ended(
         self, ledger: KubernetesLedger, ours: ControlPlane, tmp_path: Path
     ) -> None:
-        desk = Desk(ledger, tmp_path)
-        await desk.recover()
-        made = await desk.project("vision", 4)
-        uid = await desk.submit("vision", "runs")
-        await desk.runs(uid)
-        hearing = asyncio.create_task(_hear(ledger, made.meta.resource_version, desk))
+        harness = SchedulerHarness(ledger, tmp_path)
+        await harness.recover()
+        made = await harness.project("vision", 4)
+        uid = await harness.submit("vision", "runs")
+        await harness.runs(uid)
+        hearing = asyncio.create_task(_hear(ledger, made.meta.resource_version, harness))
         ours.ask("DELETE", kinds.PROJECT.resource.path(name="vision"))
 
         async def told() -> bool:
-            await desk.settle()
-            return bool(desk.engine.stopping)
+            await harness.settle()
+            return bool(harness.engine.stopping)
 
         await until(told, "end of its work")
         found = await ledger.get(Project, "vision")
         assert found.meta.deleting
-        await desk.recover()  # a restart in between changes nothing
-        assert await desk.phase(uid) == "stopping"
-        await desk.ends(uid, None, signal=15)
+        await harness.recover()  # a restart in between changes nothing
+        assert await harness.phase(uid) == "stopping"
+        await harness.ends(uid, None, signal=15)
 
         async def gone() -> bool:
             return "NotFound" in As(ours).get(kinds.PROJECT.resource, name="vision").error
 
         await until(gone, "end of the project")
-        assert await desk.phase(uid) == "stopped"
+        assert await harness.phase(uid) == "stopped"
         hearing.cancel()
         await asyncio.gather(hearing, return_exceptions=True)
-        await desk.loop.executor.close()
+        await harness.loop.executor.close()
 
 
-async def _hear(ledger: KubernetesLedger, version: int, desk: Desk) -> None:
+async def _hear(ledger: KubernetesLedger, version: int, harness: SchedulerHarness) -> None:
     async for change in ledger.watch(Project, version, statuses=False):
-        desk.loop.enqueue(ProjectChanged(change))
+        harness.loop.enqueue(ProjectChanged(change))

@@ -244,9 +244,9 @@ def test_a_drained_node_moves_the_training_and_tells_who_sits_there(
         eventually(partial(_closed_out, grace, "night"), why="night waits for the node")
         night = _one(grace, "night", "pending", "sound").status
         assert (night.attempt, night.failures, night.last_preemption.rule) == (1, 0, "drain")
-        desk = eventually(partial(_desk_at_rest, grace), why="it is stopped")
-        assert desk.status.phase == "stopped"
-        assert "maintenance of its node" in str(desk.status.reason)
+        workspace = eventually(partial(_workspace_at_rest, grace), why="it is stopped")
+        assert workspace.status.phase == "stopped"
+        assert "maintenance of its node" in str(workspace.status.reason)
         page = team.page("grace")
         told = "it was preempted by the maintenance of its node"
         eventually(partial(_home_says, page, installation, told), why="the Hub tells who sat there")
@@ -256,10 +256,10 @@ def test_a_drained_node_moves_the_training_and_tells_who_sits_there(
     eventually(partial(_one, grace, "night", "running", "sound"), why="night goes on")
 
 
-def _desk_at_rest(client: Client) -> Any:
+def _workspace_at_rest(client: Client) -> Any:
     """Her workspace, once nothing of it runs."""
-    (desk,) = client.list_workloads(project="sound", kind="workspace")
-    return desk if desk.at_rest else None
+    (workspace,) = client.list_workloads(project="sound", kind="workspace")
+    return workspace if workspace.at_rest else None
 
 
 def _why(one: Any) -> str:

@@ -152,11 +152,11 @@ def stop_summary(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
 
 
 def _counted(workloads: Sequence[Workload]) -> str:
-    desks = sum(one.spec.kind == "workspace" for one in workloads)
-    jobs = len(workloads) - desks
+    workspaces = sum(one.spec.kind == "workspace" for one in workloads)
+    jobs = len(workloads) - workspaces
     parts = []
-    if desks:
-        parts.append(f"{desks} workspace{'s' if desks != 1 else ''}")
+    if workspaces:
+        parts.append(f"{workspaces} workspace{'s' if workspaces != 1 else ''}")
     if jobs:
         parts.append(f"{jobs} job{'s' if jobs != 1 else ''}")
     return " and ".join(parts)

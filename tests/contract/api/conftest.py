@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.api.service import Desk, running
+from contract.api.service import ApiHarness, running
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with running(tmp_path) as found:
         yield found

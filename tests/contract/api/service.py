@@ -103,7 +103,7 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Desk:
+class ApiHarness:
     """A running API and everything it stands on."""
 
     ledger: Ledger
@@ -265,14 +265,14 @@ async def running(
     timing: StreamTiming = TIMING,
     limits: RequestLimits | None = None,
     cluster_access: ClusterAccess | None = CLUSTER_ACCESS,
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[ApiHarness]:
     """A furnished API on a free port of 127.0.0.1."""
     clock, ids = Clock(), Ids()
     ledger = await open_ledger(empty_ledger(folder / "api.sqlite"), clock=clock, ids=ids)
     tokens = TaskTokens(b"k" * 32)
     async with aiohttp.ClientSession() as session:
-        desk = Desk(
-            alerts=AlertController(ledger, lambda: desk.facts, clock),
+        harness = ApiHarness(
+            alerts=AlertController(ledger, lambda: harness.facts, clock),
             facts=Facts(now=clock.now),
             ledger=ledger,
             live=FakeLive(ledger),
@@ -289,38 +289,38 @@ async def running(
         app = make_app(
             ApiDependencies(
                 ledger=ledger,
-                live=desk.live,
-                engine=desk.engine,
-                identity=desk.identity,
-                membership=desk.membership,
-                users=desk.users,
+                live=harness.live,
+                engine=harness.engine,
+                identity=harness.identity,
+                membership=harness.membership,
+                users=harness.users,
                 trials=TrialController(
-                    desk.studies, Manager(ledger, clock=clock, publish=nobody), clock=clock
+                    harness.studies, Manager(ledger, clock=clock, publish=nobody), clock=clock
                 ),
                 clock=clock,
                 ids=ids,
                 task_tokens=tokens,
                 results=Results(folder / "results"),
-                node_agents=desk.agents,
+                node_agents=harness.agents,
                 node_groups=LedgerNodeGroups(ledger.scoped, lambda _: None),
                 code=CodeStore(folder / "code", most_bytes=MOST_CODE_BYTES),
-                files=desk.files,
+                files=harness.files,
                 retention=RetentionRules(project_bytes=FolderFiles.ROOM),
                 timing=timing,
                 job_limits=JobLimits(depth=2, descendants=3),
-                alerts=desk.alerts,
+                alerts=harness.alerts,
                 cluster_access=cluster_access,
             )
         )
         server = http_server(app, limits)
         server.listen(0, "127.0.0.1")
         (port,) = {sock.getsockname()[1] for sock in server._sockets.values()}
-        desk.url = f"http://127.0.0.1:{port}"
+        harness.url = f"http://127.0.0.1:{port}"
         try:
-            yield await desk.furnish()
+            yield await harness.furnish()
         finally:
             server.stop()
             await server.close_all_connections()
-            desk.studies.close()
-            await desk.alerts.close()
+            harness.studies.close()
+            await harness.alerts.close()
     await ledger.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk
+from contract.api.service import ROOT, TIMEOUT_SECONDS, ApiHarness
 
 
 @dataclass(slots=True)
@@ -55,10 +55,10 @@ class Listener:
 
 @asynccontextmanager
 async def listening(
-    desk: Desk, path: str, who: str, headers: dict[str, str] | None = None
+    harness: ApiHarness, path: str, who: str, headers: dict[str, str] | None = None
 ) -> AsyncIterator[Listener]:
     """An open stream of somebody."""
     everything = {"Authorization": f"Bearer {who}-token", **(headers or {})}
-    async with desk.session.get(desk.url + ROOT + path, headers=everything) as response:
+    async with harness.session.get(harness.url + ROOT + path, headers=everything) as response:
         assert response.status == 200, await response.text()
         yield Listener(response)

@@ -5,70 +5,72 @@ from typing import Any
 import pytest
 
 from carrel_schema.objects.work import Resources
-from contract.api.service import Desk, Reply
+from contract.api.service import ApiHarness, Reply
 
 
-async def change(desk: Desk, who: str = "ada", **changes: Any) -> Reply:
-    return await desk.ask("PATCH", "/workloads/vision/train-1", who, json=changes)
+async def change(harness: ApiHarness, who: str = "ada", **changes: Any) -> Reply:
+    return await harness.ask("PATCH", "/workloads/vision/train-1", who, json=changes)
 
 
-async def test_labels_and_limits_change_while_it_runs(desk: Desk) -> None:
-    made = await change(desk, labels={"keep": "yes", "old": "x"}, time_limit_seconds=3600)
+async def test_labels_and_limits_change_while_it_runs(harness: ApiHarness) -> None:
+    made = await change(harness, labels={"keep": "yes", "old": "x"}, time_limit_seconds=3600)
     assert made.status == 202, made.body
     assert made.body["spec"]["time_limit_seconds"] == 3600.0
-    again = await change(desk, labels={"old": None}, time_limit_seconds=None)
+    again = await change(harness, labels={"old": None}, time_limit_seconds=None)
     assert again.body["labels"] == {"keep": "yes"}
     assert "time_limit_seconds" not in again.body["spec"]
-    idle = await change(desk, idle_timeout_seconds=60)
+    idle = await change(harness, idle_timeout_seconds=60)
     assert (idle.status, idle.code) == (422, "bad_limit")  # it has no GPUs
-    assert (await change(desk, "bea", labels={"a": "b"})).status == 403
-    assert (await change(desk, command=["x"])).code == "cannot_change"
+    assert (await change(harness, "bea", labels={"a": "b"})).status == 403
+    assert (await change(harness, command=["x"])).code == "cannot_change"
     many = {f"k{number}": "v" for number in range(64)}
-    assert (await change(desk, labels=many)).status == 422
+    assert (await change(harness, labels=many)).status == 422
 
 
-async def test_what_is_done_when_it_stands_still_changes_while_it_runs(desk: Desk) -> None:
-    await desk.add("vision", "trains", "ada", resources=Resources(gpu_milli=1000))
-    await desk.set_status("vision", "trains", phase="running")
+async def test_what_is_done_when_it_stands_still_changes_while_it_runs(harness: ApiHarness) -> None:
+    await harness.add("vision", "trains", "ada", resources=Resources(gpu_milli=1000))
+    await harness.set_status("vision", "trains", phase="running")
 
     async def asked(**changes: Any) -> Reply:
-        return await desk.ask("PATCH", "/workloads/vision/trains", "ada", json=changes)
+        return await harness.ask("PATCH", "/workloads/vision/trains", "ada", json=changes)
 
     made = await asked(restart_when_stalled=True, stall_after_seconds=600)
     assert made.status == 202, made.body
-    spec = (await desk.workload("vision", "trains")).spec
+    spec = (await harness.workload("vision", "trains")).spec
     assert (spec.restart_when_stalled, spec.stall_after_seconds) == (True, 600.0)
     assert (await asked(stall_after_seconds=5)).fields == {"stall_after_seconds": "too_small"}
     assert (await asked(restart_when_stalled=None, stall_after_seconds=None)).status == 202
-    spec = (await desk.workload("vision", "trains")).spec
+    spec = (await harness.workload("vision", "trains")).spec
     assert (spec.restart_when_stalled, spec.stall_after_seconds) == (None, None)
-    without = await change(desk, restart_when_stalled=True)
+    without = await change(harness, restart_when_stalled=True)
     assert (without.status, without.code) == (422, "bad_stall_rule")  # it has no GPUs
-    await desk.set_status("vision", "trains", phase="failed")
+    await harness.set_status("vision", "trains", phase="failed")
     assert (await asked(restart_when_stalled=True)).fields == {
         "restart_when_stalled": "cannot_change"
     }
 
 
-async def test_its_place_in_the_queue_changes_only_while_it_holds_nothing(desk: Desk) -> None:
-    refused = await change(desk, priority="very-high", time_limit_seconds=60)
+async def test_its_place_in_the_queue_changes_only_while_it_holds_nothing(
+    harness: ApiHarness,
+) -> None:
+    refused = await change(harness, priority="very-high", time_limit_seconds=60)
     assert (refused.status, refused.fields) == (409, {"priority": "cannot_change"})
     assert "it is running" in refused.body["detail"]
-    assert (await desk.workload("vision", "train-1")).spec.time_limit_seconds is None
-    await desk.set_status("vision", "train-1", phase="pending")
-    made = await change(desk, priority="very-high", preemptible=False, tasks=4,
+    assert (await harness.workload("vision", "train-1")).spec.time_limit_seconds is None
+    await harness.set_status("vision", "train-1", phase="pending")
+    made = await change(harness, priority="very-high", preemptible=False, tasks=4,
                         elastic={"min_tasks": 2})  # fmt: skip
     assert made.status == 202, made.body
-    spec = (await desk.workload("vision", "train-1")).spec
+    spec = (await harness.workload("vision", "train-1")).spec
     assert (spec.priority, spec.preemptible, spec.tasks) == ("very-high", False, 4)
     assert spec.elastic is not None
     assert spec.elastic.min_tasks == 2
-    assert (await change(desk, priority="highest")).fields == {"priority": "unknown_priority"}
-    assert (await change(desk, tasks=1)).status == 422  # below its minimum
-    await desk.set_status("vision", "train-1", phase="succeeded")
-    ended = await change(desk, priority=1, time_limit_seconds=60)
+    assert (await change(harness, priority="highest")).fields == {"priority": "unknown_priority"}
+    assert (await change(harness, tasks=1)).status == 422  # below its minimum
+    await harness.set_status("vision", "train-1", phase="succeeded")
+    ended = await change(harness, priority=1, time_limit_seconds=60)
     assert set(ended.fields) == {"priority", "time_limit_seconds"}
-    assert (await change(desk, labels={"a": "b"})).status == 202
+    assert (await change(harness, labels={"a": "b"})).status == 202
 
 
 @pytest.mark.parametrize(
@@ -82,9 +84,9 @@ async def test_its_place_in_the_queue_changes_only_while_it_holds_nothing(desk: 
     ],
 )
 async def test_what_a_kind_cannot_change_is_said(
-    desk: Desk, kind: str, changes: dict[str, Any], why: str
+    harness: ApiHarness, kind: str, changes: dict[str, Any], why: str
 ) -> None:
-    await desk.add("vision", "one", "ada", kind=kind)
-    refused = await desk.ask("PATCH", "/workloads/vision/one", json=changes)
+    await harness.add("vision", "one", "ada", kind=kind)
+    refused = await harness.ask("PATCH", "/workloads/vision/one", json=changes)
     assert refused.status in (409, 422)
     assert why in str(refused.body)

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.table import OPERATIONS
-from contract.api.service import Desk, running
+from contract.api.service import ApiHarness, running
 
 # Streams do not end by themselves, and a websocket is not called by HTTP.
 ENDLESS = ["stream_events", "stream_workload_events", "open_terminal"]
@@ -95,16 +95,16 @@ schema = schemathesis.openapi.from_dict(document()).exclude(operation_id=ENDLESS
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
     """A furnished API in a thread of its own."""
     folder: Path = tmp_path_factory.mktemp("fuzz")
     ready = threading.Event()
     found: dict[str, Any] = {}
 
     async def serve() -> None:
-        async with running(folder) as desk:
-            desk.engine.followed_ends = True
-            found.update(desk=desk, loop=asyncio.get_running_loop(), stop=asyncio.Event())
+        async with running(folder) as harness:
+            harness.engine.followed_ends = True
+            found.update(harness=harness, loop=asyncio.get_running_loop(), stop=asyncio.Event())
             ready.set()
             await found["stop"].wait()
 
@@ -125,7 +125,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_operation(case: schemathesis.Case[Any], service: Desk) -> None:
+def test_operation(case: schemathesis.Case[Any], service: ApiHarness) -> None:
     who = "spawner" if case.operation.definition.raw["x-carrel-access"] == "spawner" else "root"
     case.call_and_validate(
         base_url=service.url + _base(case),

@@ -15,7 +15,7 @@ import pytest
 
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.table import OPERATIONS
-from contract.api.service import ROOT, Desk
+from contract.api.service import ROOT, ApiHarness
 
 PACKAGE = "carrel_generated"
 DOCUMENT = json.loads(openapi.document(OPERATIONS, "/services/carrel"))
@@ -52,9 +52,11 @@ def test_every_module_compiles_and_each_subject_is_one(generated: Any) -> None:
     assert wanted | {"audit", "experiments", "models"} <= subjects
 
 
-async def test_it_submits_reads_and_is_refused_as_typed(generated: Any, desk: Desk) -> None:
+async def test_it_submits_reads_and_is_refused_as_typed(
+    generated: Any, harness: ApiHarness
+) -> None:
     def use() -> tuple[Any, Any, int]:
-        configuration = generated.Configuration(host=desk.url + ROOT, access_token="ada-token")
+        configuration = generated.Configuration(host=harness.url + ROOT, access_token="ada-token")
         with generated.ApiClient(configuration) as client:
             work = generated.WorkloadsApi(client)
             body = generated.WorkloadCreate.from_dict(

@@ -153,10 +153,10 @@ async def test_a_token_is_its_user_with_groups_and_scopes(who: HubIdentity) -> N
 async def test_a_workspace_token_that_may_not_read_groups_has_them_all_the_same(
     who: HubIdentity,
 ) -> None:
-    desk = await who.user_for_token("desk-token")
-    assert desk is not None
-    assert desk.projects == {"vision"}
-    assert identity.USE in desk.scopes
+    principal = await who.user_for_token("desk-token")
+    assert principal is not None
+    assert principal.projects == {"vision"}
+    assert identity.USE in principal.scopes
 
 
 async def test_a_narrowed_scope_gives_no_rights_over_others(who: HubIdentity) -> None:

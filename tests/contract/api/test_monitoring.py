@@ -21,7 +21,7 @@ from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_schema.governance.alerts import ABOUT
 from carrel_schema.objects import Department, DepartmentSpec, Meta, Project, ProjectSpec, Quota
 from contract.api.promql import QueryError, labels
-from contract.api.service import Desk
+from contract.api.service import ApiHarness
 from contract.api.test_edge import row
 
 Scraped = Mapping[str, set[str]]
@@ -47,33 +47,33 @@ def gateway() -> str:
 
 
 @pytest.fixture
-async def scraped(desk: Desk) -> Scraped:
+async def scraped(harness: ApiHarness) -> Scraped:
     """What scheduler, gateway and Hub show while there is something of everything."""
-    clock = desk.clock
-    await desk.ledger.create(
+    clock = harness.clock
+    await harness.ledger.create(
         Department(
             meta=Meta(name="science", created_at=1.0),
             spec=DepartmentSpec(quota=Quota(gpu_milli=4000), limit=Quota(gpu_milli=8000)),
         )
     )
     spec = ProjectSpec(limit=Quota(gpu_milli=4000), members_group="project-art")
-    await desk.ledger.create(Project(meta=Meta(name="art", created_at=1.0), spec=spec))
-    epoch = await desk.ledger.begin_epoch()
+    await harness.ledger.create(Project(meta=Meta(name="art", created_at=1.0), spec=spec))
+    epoch = await harness.ledger.begin_epoch()
     rows = [
-        row(desk, "b", "", "pending", 1),
-        row(desk, "b", "pending", "starting", 4),
-        row(desk, "b", "running", "preempting", 5),
-        row(desk, "b", "preempting", "succeeded", 6),
+        row(harness, "b", "", "pending", 1),
+        row(harness, "b", "pending", "starting", 4),
+        row(harness, "b", "running", "preempting", 5),
+        row(harness, "b", "preempting", "succeeded", 6),
     ]
     fresh = [msgspec.structs.replace(one, epoch=epoch) for one in rows]
-    await desk.ledger.record(epoch=epoch, transitions=fresh)
-    desk.live.told_faults = Faults(violations={"sum": 1}, skipped={("workload", "bad"): 1})
+    await harness.ledger.record(epoch=epoch, transitions=fresh)
+    harness.live.told_faults = Faults(violations={"sum": 1}, skipped={("workload", "bad"): 1})
     for _ in range(2):
-        desk.facts = Facts(now=clock.now, lag_seconds=100.0)
-        await desk.alerts.once()
+        harness.facts = Facts(now=clock.now, lag_seconds=100.0)
+        await harness.alerts.once()
         clock.now += 120
-    await desk.ask("GET", "/queue")
-    reply = await desk.ask("GET", "/metrics", "scraper", base="/services/carrel")
+    await harness.ask("GET", "/queue")
+    reply = await harness.ask("GET", "/metrics", "scraper", base="/services/carrel")
     assert reply.status == 200
     loop = generate_latest(ReconcilerMetrics().registry).decode()
     assert hub_metrics.RUNNING_SERVERS is not None
@@ -132,9 +132,9 @@ def test_every_rule_of_the_scheduler_has_one_of_prometheus() -> None:
             assert f'rule="{name}"' in rule["expr"]
 
 
-async def test_alerts_are_told_with_their_subject(desk: Desk, scraped: Scraped) -> None:
+async def test_alerts_are_told_with_their_subject(harness: ApiHarness, scraped: Scraped) -> None:
     assert scraped["carrel_firing_alerts"] == {"rule", "severity", "subject", "silenced"}
-    reply = await desk.ask("GET", "/metrics", "scraper", base="/services/carrel")
+    reply = await harness.ask("GET", "/metrics", "scraper", base="/services/carrel")
     told = 'rule="scheduler-lag",severity="critical",silenced="false",subject="platform"'
     assert f"carrel_firing_alerts{{{told}}} 1.0" in reply.raw.decode()
 

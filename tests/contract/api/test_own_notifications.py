@@ -12,7 +12,7 @@ from carrel_scheduler.alerts.subscriptions import MOST_EACH, WorkSubscriptions, 
 from carrel_scheduler.ledger.records import Transition
 from carrel_schema.governance.alerts import AlertOut, SubscriptionFields
 from carrel_schema.objects import ReasonInfo
-from contract.api.service import Desk
+from contract.api.service import ApiHarness
 from contract.api.test_alerts import Hook
 
 OWN = "/users/me/notifications"
@@ -29,33 +29,38 @@ def hook() -> Iterator[Hook]:
 
 
 @pytest.fixture
-async def work(desk: Desk) -> AsyncIterator[WorkSubscriptions]:
+async def work(harness: ApiHarness) -> AsyncIterator[WorkSubscriptions]:
     """What tells people, also on loopback."""
-    alerts = desk.alerts
+    alerts = harness.alerts
     made = WorkSubscriptions(
-        desk.ledger, alerts.channels, alerts._secret, desk.clock, "https://c/console", public=False
+        harness.ledger,
+        alerts.channels,
+        alerts._secret,
+        harness.clock,
+        "https://c/console",
+        public=False,
     )
     alerts.subscriptions = made
     yield made
     await made.close()
 
 
-async def becomes(desk: Desk, phase: str, *, user: str = "ada", **more: Any) -> None:
+async def becomes(harness: ApiHarness, phase: str, *, user: str = "ada", **more: Any) -> None:
     """Record that work of somebody has come to a phase."""
-    epoch = await desk.ledger.begin_epoch()
+    epoch = await harness.ledger.begin_epoch()
     told = {"workload": "train-1", "project": "vision", "kind": "training"} | more
     row = Transition(
-        at=desk.clock(), epoch=epoch, workload_uid="u", user=user,
+        at=harness.clock(), epoch=epoch, workload_uid="u", user=user,
         from_phase="running", to_phase=phase, **told,
     )  # fmt: skip
-    await desk.ledger.record(epoch=epoch, transitions=[row])
+    await harness.ledger.record(epoch=epoch, transitions=[row])
 
 
-async def subscribed(desk: Desk, hook: Hook, *events: str, user: str = "ada") -> None:
+async def subscribed(harness: ApiHarness, hook: Hook, *events: str, user: str = "ada") -> None:
     """Through the ledger's own record: the API takes no hook on loopback."""
     made = SubscriptionFields(kind="webhook", url=hook.url, events=list(events))  # type: ignore[arg-type]
-    await desk.ledger.scoped.put(record_of(user, made), actor=user)
-    await desk.alerts.subscriptions.once()  # from here on
+    await harness.ledger.scoped.put(record_of(user, made), actor=user)
+    await harness.alerts.subscriptions.once()  # from here on
 
 
 def bodies(hook: Hook) -> list[dict[str, Any]]:
@@ -63,14 +68,14 @@ def bodies(hook: Hook) -> list[dict[str, Any]]:
 
 
 async def test_ends_are_told_once_to_whom_they_concern(
-    desk: Desk, hook: Hook, work: WorkSubscriptions
+    harness: ApiHarness, hook: Hook, work: WorkSubscriptions
 ) -> None:
-    await subscribed(desk, hook, "finished", "failed", "preempted")
-    await becomes(desk, "succeeded")
-    await becomes(desk, "succeeded", user="carl", workload="secret", project="speech")
-    await becomes(desk, "failed", kind="trial")
-    await becomes(desk, "running")
-    desk.clock.now += 10
+    await subscribed(harness, hook, "finished", "failed", "preempted")
+    await becomes(harness, "succeeded")
+    await becomes(harness, "succeeded", user="carl", workload="secret", project="speech")
+    await becomes(harness, "failed", kind="trial")
+    await becomes(harness, "running")
+    harness.clock.now += 10
     await work.once()
     await work.once()
     assert bodies(hook) == [
@@ -79,13 +84,13 @@ async def test_ends_are_told_once_to_whom_they_concern(
             "work": "vision/train-1",
             "user": "ada",
             "text": "vision/train-1 has finished.",
-            "at": desk.clock.now - 10,
+            "at": harness.clock.now - 10,
             "address": "https://c/console/jobs/vision/train-1",
         }
     ]
     why = ReasonInfo(token="Failed", sentence="It was preempted by speech/secret.")
-    await becomes(desk, "preempting", reason=why)
-    await becomes(desk, "failed", reason=ReasonInfo(token="Failed", sentence="Exit code 3."))
+    await becomes(harness, "preempting", reason=why)
+    await becomes(harness, "failed", reason=ReasonInfo(token="Failed", sentence="Exit code 3."))
     await work.once()
     texts = [one["text"] for one in bodies(hook)[1:]]
     assert texts == [
@@ -94,7 +99,7 @@ async def test_ends_are_told_once_to_whom_they_concern(
     ]
     assert "secret" not in str(bodies(hook))
     again = WorkSubscriptions(
-        desk.ledger, desk.alerts.channels, desk.alerts._secret, desk.clock, public=False
+        harness.ledger, harness.alerts.channels, harness.alerts._secret, harness.clock, public=False
     )
     await again.once()
     assert len(hook.took) == 3, "a new scheduler tells nothing again"
@@ -102,26 +107,26 @@ async def test_ends_are_told_once_to_whom_they_concern(
 
 
 async def test_what_was_before_one_asked_is_not_told(
-    desk: Desk, hook: Hook, work: WorkSubscriptions
+    harness: ApiHarness, hook: Hook, work: WorkSubscriptions
 ) -> None:
-    await subscribed(desk, hook, "finished")
+    await subscribed(harness, hook, "finished")
     await work.once()
-    await desk.ask("DELETE", OWN, "ada")
+    await harness.ask("DELETE", OWN, "ada")
     await work.once()
-    await becomes(desk, "succeeded")
+    await becomes(harness, "succeeded")
     await work.once()
-    desk.clock.now += 5
-    await subscribed(desk, hook, "finished")
+    harness.clock.now += 5
+    await subscribed(harness, hook, "finished")
     assert hook.took == []
-    await becomes(desk, "succeeded")
+    await becomes(harness, "succeeded")
     await work.once()
     assert len(hook.took) == 1
 
 
 async def test_alerts_of_own_work_are_told_without_what_others_do(
-    desk: Desk, hook: Hook, work: WorkSubscriptions
+    harness: ApiHarness, hook: Hook, work: WorkSubscriptions
 ) -> None:
-    await subscribed(desk, hook, "long-pending")
+    await subscribed(harness, hook, "long-pending")
     for rule, subject, state in (
         ("long-pending", "workload/vision/train-1", "firing"),
         ("long-pending", "workload/vision/train-1", "resolved"),
@@ -138,48 +143,48 @@ async def test_alerts_of_own_work_are_told_without_what_others_do(
 
 
 async def test_much_of_one_kind_is_one_message(
-    desk: Desk, hook: Hook, work: WorkSubscriptions
+    harness: ApiHarness, hook: Hook, work: WorkSubscriptions
 ) -> None:
-    await subscribed(desk, hook, *EVERYTHING)
+    await subscribed(harness, hook, *EVERYTHING)
     for number in range(MOST_EACH + 1):
-        await becomes(desk, "succeeded", workload=f"one-{number}")
+        await becomes(harness, "succeeded", workload=f"one-{number}")
     await work.once()
     [told] = bodies(hook)
     assert told["text"] == "6 pieces of your work: each has finished."
 
 
 async def test_a_hook_that_is_down_is_tried_again_and_holds_up_nobody(
-    desk: Desk, hook: Hook, work: WorkSubscriptions
+    harness: ApiHarness, hook: Hook, work: WorkSubscriptions
 ) -> None:
     hook.status = 503
-    await subscribed(desk, hook, "finished")
-    await becomes(desk, "succeeded")
+    await subscribed(harness, hook, "finished")
+    await becomes(harness, "succeeded")
     await work.once()
-    shown = (await desk.ask("GET", OWN, "ada")).body
+    shown = (await harness.ask("GET", OWN, "ada")).body
     assert (shown["error"], shown["waiting"]) == ("it answered 503", 1)
     hook.status = 200
-    desk.clock.now += 600
+    harness.clock.now += 600
     await work.once()
-    shown = (await desk.ask("GET", OWN, "ada")).body
+    shown = (await harness.ask("GET", OWN, "ada")).body
     assert (shown["error"], shown["waiting"], len(hook.took)) == ("", 0, 2)
 
 
-async def test_a_hook_is_kept_to_oneself(desk: Desk) -> None:
-    assert (await desk.ask("GET", OWN, "ada")).body["kind"] == ""
+async def test_a_hook_is_kept_to_oneself(harness: ApiHarness) -> None:
+    assert (await harness.ask("GET", OWN, "ada")).body["kind"] == ""
     own = {"kind": "slack", "url": f"https://hooks.example.org/{HIDDEN_PATH}", "events": EVERYTHING}
-    made = await desk.ask("PUT", OWN, "ada", json=own)
+    made = await harness.ask("PUT", OWN, "ada", json=own)
     assert made.body["url"] == "https://hooks.example.org/..."
-    assert (await desk.ask("PUT", OWN, "ada", json=own)).status == 200
-    assert (await desk.ask("GET", OWN, "bea")).body["kind"] == ""
-    assert (await desk.ask("PUT", OWN, "spawner", json=own)).status == 403
-    entries = await desk.ask("GET", "/audit", "root")
+    assert (await harness.ask("PUT", OWN, "ada", json=own)).status == 200
+    assert (await harness.ask("GET", OWN, "bea")).body["kind"] == ""
+    assert (await harness.ask("PUT", OWN, "spawner", json=own)).status == 403
+    entries = await harness.ask("GET", "/audit", "root")
     assert "work-subscription" in entries.raw.decode().lower()
-    for answer in (made, entries, await desk.ask("GET", OWN, "ada")):
+    for answer in (made, entries, await harness.ask("GET", OWN, "ada")):
         assert HIDDEN_PATH not in answer.raw.decode()
-    assert (await desk.ask("DELETE", OWN, "ada")).status == 204
-    assert (await desk.ask("DELETE", OWN, "ada")).status == 204, "again is the same"
-    assert (await desk.ask("GET", OWN, "ada")).body["kind"] == ""
-    assert (await desk.ask("POST", f"{OWN}/test", "ada")).status == 404
+    assert (await harness.ask("DELETE", OWN, "ada")).status == 204
+    assert (await harness.ask("DELETE", OWN, "ada")).status == 204, "again is the same"
+    assert (await harness.ask("GET", OWN, "ada")).body["kind"] == ""
+    assert (await harness.ask("POST", f"{OWN}/test", "ada")).status == 404
 
 
 @pytest.mark.parametrize(
@@ -197,8 +202,10 @@ async def test_a_hook_is_kept_to_oneself(desk: Desk) -> None:
         ({"kind": "slack", "url": "https://h/x", "events": ["everything"]}, "events"),
     ],
 )
-async def test_what_cannot_be_is_refused(desk: Desk, fields: dict[str, Any], field: str) -> None:
-    refused = await desk.ask("PUT", OWN, "ada", json={"events": ["failed"]} | fields)
+async def test_what_cannot_be_is_refused(
+    harness: ApiHarness, fields: dict[str, Any], field: str
+) -> None:
+    refused = await harness.ask("PUT", OWN, "ada", json={"events": ["failed"]} | fields)
     assert (refused.status, [one.partition(".")[0] for one in refused.fields]) == (422, [field])
     assert "ada:pw" not in str(refused.body)
 
@@ -212,21 +219,21 @@ async def test_what_cannot_be_is_refused(desk: Desk, fields: dict[str, Any], fie
     ],
 )
 async def test_a_name_that_leads_to_this_machine_is_not_called(
-    desk: Desk, hook: Hook, host: str, why: str
+    harness: ApiHarness, hook: Hook, host: str, why: str
 ) -> None:
     port = hook.server.server_port
     own = {"kind": "slack", "url": f"https://{host}:{port}/x", "events": ["failed"]}
-    assert (await desk.ask("PUT", OWN, "ada", json=own)).status == 200
-    tried = await desk.ask("POST", f"{OWN}/test", "ada")
+    assert (await harness.ask("PUT", OWN, "ada", json=own)).status == 200
+    tried = await harness.ask("POST", f"{OWN}/test", "ada")
     assert (tried.status, tried.code) == (409, "not_delivered")
     assert why in str(tried.body)
     assert hook.took == []
-    again = await desk.ask("POST", f"{OWN}/test", "ada")
+    again = await harness.ask("POST", f"{OWN}/test", "ada")
     assert "try again in 30 s" in str(again.body)
 
 
 async def test_mail_goes_to_domains_of_the_administrators(
-    desk: Desk, work: WorkSubscriptions
+    harness: ApiHarness, work: WorkSubscriptions
 ) -> None:
     mails: list[Any] = []
 
@@ -240,22 +247,22 @@ async def test_mail_goes_to_domains_of_the_administrators(
     server.start()
     try:
         channel = {"kind": "mail", "url": f"smtp://127.0.0.1:{port}", "people_domains": ["h.org"]}
-        made = await desk.ask("PUT", "/notification-channels/people", "root", json=channel)
+        made = await harness.ask("PUT", "/notification-channels/people", "root", json=channel)
         assert (made.status, made.body["people_domains"]) == (200, ["h.org"])
         hooked = channel | {"kind": "slack", "url": "https://h/x"}
-        refused = await desk.ask("PUT", "/notification-channels/x", "root", json=hooked)
+        refused = await harness.ask("PUT", "/notification-channels/x", "root", json=hooked)
         assert list(refused.fields) == ["people_domains"]
         own = {"kind": "mail", "address": "ada@elsewhere.org", "events": ["finished"]}
-        refused = await desk.ask("PUT", OWN, "ada", json=own)
+        refused = await harness.ask("PUT", OWN, "ada", json=own)
         assert list(refused.fields) == ["address"]
         right = own | {"address": "Ada@H.org"}
-        assert (await desk.ask("PUT", OWN, "ada", json=right)).body["mail_domains"] == ["h.org"]
-        assert (await desk.ask("POST", f"{OWN}/test", "ada")).status == 200
+        assert (await harness.ask("PUT", OWN, "ada", json=right)).body["mail_domains"] == ["h.org"]
+        assert (await harness.ask("POST", f"{OWN}/test", "ada")).status == 200
         await work.once()
-        await becomes(desk, "succeeded")
+        await becomes(harness, "succeeded")
         await work.once()
-        await desk.ask("DELETE", "/notification-channels/people", "root")
-        await becomes(desk, "succeeded")
+        await harness.ask("DELETE", "/notification-channels/people", "root")
+        await becomes(harness, "succeeded")
         await work.once()
     finally:
         server.stop()
@@ -263,5 +270,5 @@ async def test_mail_goes_to_domains_of_the_administrators(
     assert b"Carrel reaches you here." in mails[0].content
     assert b"Subject: Carrel: vision/train-1 has finished." in mails[1].content
     assert b"https://c/console/jobs/vision/train-1" in mails[1].content
-    told = (await desk.ask("GET", OWN, "ada")).body
+    told = (await harness.ask("GET", OWN, "ada")).body
     assert (told["error"], told["waiting"]) == ("administrators allow no mail to its domain", 1)

@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.api.operations.results import MOST_BYTES
 from carrel_scheduler.api.results import Results
-from contract.api.service import ROOT, Desk
+from contract.api.service import ROOT, ApiHarness
 
 RESULT = f"{ROOT}/workloads/vision/train-1/result"
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -17,55 +17,57 @@ def headers(token: str, media: dict[str, str] = BYTES) -> dict[str, str]:
     return {"Authorization": f"token {token}", **media}
 
 
-async def put(desk: Desk, token: str, content: bytes, media: dict[str, str] = BYTES) -> int:
-    url = desk.url + RESULT
-    async with desk.session.put(
+async def put(
+    harness: ApiHarness, token: str, content: bytes, media: dict[str, str] = BYTES
+) -> int:
+    url = harness.url + RESULT
+    async with harness.session.put(
         url, data=io.BytesIO(content), headers=headers(token, media)
     ) as answer:
         return answer.status
 
 
-async def get(desk: Desk, token: str) -> tuple[int, bytes]:
-    async with desk.session.get(desk.url + RESULT, headers=headers(token, {})) as answer:
+async def get(harness: ApiHarness, token: str) -> tuple[int, bytes]:
+    async with harness.session.get(harness.url + RESULT, headers=headers(token, {})) as answer:
         return answer.status, await answer.read()
 
 
-async def test_a_job_hands_back_and_its_owner_reads(desk: Desk) -> None:
-    job = desk.tokens.issue("uid-vision-train-1")
-    status, problem = await get(desk, "ada-token")
+async def test_a_job_hands_back_and_its_owner_reads(harness: ApiHarness) -> None:
+    job = harness.tokens.issue("uid-vision-train-1")
+    status, problem = await get(harness, "ada-token")
     assert (status, b"no_result" in problem) == (404, True)
-    assert await put(desk, job, b"first") == 204
-    assert await put(desk, job, b"\x00second") == 204
-    assert await get(desk, "ada-token") == (200, b"\x00second")
-    assert (await get(desk, "root-token"))[0] == 200
+    assert await put(harness, job, b"first") == 204
+    assert await put(harness, job, b"\x00second") == 204
+    assert await get(harness, "ada-token") == (200, b"\x00second")
+    assert (await get(harness, "root-token"))[0] == 200
 
 
 @pytest.mark.parametrize(("token", "status"), [("bea-token", 403), ("carl-token", 404)])
-async def test_others_read_and_write_nothing(desk: Desk, token: str, status: int) -> None:
-    assert await put(desk, desk.tokens.issue("uid-vision-train-1"), b"secret") == 204
-    assert (await get(desk, token))[0] == status
-    assert await put(desk, token, b"x") == status
+async def test_others_read_and_write_nothing(harness: ApiHarness, token: str, status: int) -> None:
+    assert await put(harness, harness.tokens.issue("uid-vision-train-1"), b"secret") == 204
+    assert (await get(harness, token))[0] == status
+    assert await put(harness, token, b"x") == status
 
 
-async def test_the_token_of_another_job_is_refused(desk: Desk) -> None:
-    assert await put(desk, desk.tokens.issue("uid-speech-train-1"), b"x") in (403, 404)
-    assert await put(desk, "stranger-token", b"x") == 401
+async def test_the_token_of_another_job_is_refused(harness: ApiHarness) -> None:
+    assert await put(harness, harness.tokens.issue("uid-speech-train-1"), b"x") in (403, 404)
+    assert await put(harness, "stranger-token", b"x") == 401
 
 
-async def test_size_and_type_are_bounded(desk: Desk) -> None:
-    job = desk.tokens.issue("uid-vision-train-1")
-    assert await put(desk, job, b"x" * (8 * 2**20)) == 204
-    assert await put(desk, job, b"x" * (MOST_BYTES + 1)) == 413
-    assert await put(desk, job, b"{}", {"Content-Type": "application/json"}) == 415
-    assert (await get(desk, "ada-token"))[1] == b"x" * (8 * 2**20)
+async def test_size_and_type_are_bounded(harness: ApiHarness) -> None:
+    job = harness.tokens.issue("uid-vision-train-1")
+    assert await put(harness, job, b"x" * (8 * 2**20)) == 204
+    assert await put(harness, job, b"x" * (MOST_BYTES + 1)) == 413
+    assert await put(harness, job, b"{}", {"Content-Type": "application/json"}) == 415
+    assert (await get(harness, "ada-token"))[1] == b"x" * (8 * 2**20)
 
 
-async def test_a_result_goes_with_its_job(desk: Desk) -> None:
-    assert await put(desk, desk.tokens.issue("uid-vision-train-1"), b"x") == 204
-    url = f"{desk.url}{ROOT}/workloads/vision/train-1"
-    async with desk.session.delete(url, headers=headers("ada-token", {})) as answer:
+async def test_a_result_goes_with_its_job(harness: ApiHarness) -> None:
+    assert await put(harness, harness.tokens.issue("uid-vision-train-1"), b"x") == 204
+    url = f"{harness.url}{ROOT}/workloads/vision/train-1"
+    async with harness.session.delete(url, headers=headers("ada-token", {})) as answer:
         assert answer.status == 202
-    assert (await get(desk, "ada-token"))[0] == 404
+    assert (await get(harness, "ada-token"))[0] == 404
 
 
 async def test_what_belongs_to_nobody_is_swept(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from carrel_scheduler.ledger.records import Decision
 from carrel_scheduler.workloads.retention import Retention, RetentionRules
 from carrel_scheduler.workloads.state.cache import WorkloadCache
 from carrel_schema.samples import Sample
-from contract.api.service import Desk
+from contract.api.service import ApiHarness
 
 DAY = 86_400.0
 USUAL = {"audit_days": None, "decision_days": None, "sample_days": 14, "hourly_sample_days": 400}
@@ -25,23 +25,23 @@ def decision(at: float) -> Decision:
 
 
 @pytest.fixture
-async def old(desk: Desk) -> Desk:
+async def old(harness: ApiHarness) -> ApiHarness:
     """Five decisions and three means, of which two and one are a hundred days old."""
-    now, ledger = desk.clock.now, desk.ledger
-    await ledger.remove_decisions(now - 200 * DAY, 100)  # of the desk itself
+    now, ledger = harness.clock.now, harness.ledger
+    await ledger.remove_decisions(now - 200 * DAY, 100)  # of the harness itself
     epoch = await ledger.begin_epoch()
     moments = [now - 101 * DAY, now - 100 * DAY, now - DAY, now - DAY, now]
     await ledger.record(epoch=epoch, decisions=[decision(at) for at in moments])
     for age in (100, 5, 1):
         await ledger.samples.add(300, int(now - age * DAY), {"cluster": Sample(gpus=1)})
-    return desk
+    return harness
 
 
 def kinds(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in report["kinds"]}
 
 
-async def test_what_is_kept_is_counted_with_what_sets_its_time(old: Desk) -> None:
+async def test_what_is_kept_is_counted_with_what_sets_its_time(old: ApiHarness) -> None:
     assert (await old.ask("GET", "/retention", "ada")).status == 403
     same = {"retention_days": None, "syslog": ""}
     assert (await old.ask("PUT", "/audit/settings", "root", json=same)).status == 200
@@ -70,7 +70,7 @@ async def test_what_is_kept_is_counted_with_what_sets_its_time(old: Desk) -> Non
     assert found["logs"]["until"] == "until its work is deleted"
 
 
-async def test_a_dry_run_tells_what_a_change_frees_and_changes_nothing(old: Desk) -> None:
+async def test_a_dry_run_tells_what_a_change_frees_and_changes_nothing(old: ApiHarness) -> None:
     wanted = USUAL | {"decision_days": 30, "sample_days": 7, "audit_days": 1}
     told = await old.ask("PUT", "/retention?dry_run=true", "root", json=wanted)
     freed = kinds(told.body)["decisions"]
@@ -80,7 +80,7 @@ async def test_a_dry_run_tells_what_a_change_frees_and_changes_nothing(old: Desk
     assert (await old.ask("GET", "/retention", "root")).body["settings"] == USUAL
 
 
-async def test_what_is_saved_is_removed_by_the_next_sweep(old: Desk) -> None:
+async def test_what_is_saved_is_removed_by_the_next_sweep(old: ApiHarness) -> None:
     wanted = USUAL | {"decision_days": 30, "audit_days": 90}
     syslog = {"retention_days": None, "syslog": "udp://log.example:514"}
     await old.ask("PUT", "/audit/settings", "root", json=syslog)
@@ -103,7 +103,7 @@ async def test_what_is_saved_is_removed_by_the_next_sweep(old: Desk) -> None:
     [{"sample_days": 6}, {"hourly_sample_days": 30}, {"decision_days": 0}, {"audit_days": 1e9}],
 )
 async def test_times_that_are_too_short_or_long_are_refused(
-    old: Desk, change: dict[str, Any]
+    old: ApiHarness, change: dict[str, Any]
 ) -> None:
     refused = await old.ask("PUT", "/retention", "root", json=USUAL | change)
     assert (refused.status, list(refused.fields)) == (422, list(change))

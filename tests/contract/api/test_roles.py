@@ -17,7 +17,7 @@ from carrel_scheduler.api.table import OPERATIONS
 from carrel_schema.files import StoredCopy
 from carrel_schema.objects import WorkloadStatus
 from carrel_schema.sections import ExperimentSpec, ExperimentStatus
-from contract.api.service import ROOT, Desk
+from contract.api.service import ROOT, ApiHarness
 
 DOCUMENT = msgspec.json.decode(openapi.document(OPERATIONS, "/services/carrel"))
 CREATE = {"name": "new", "project": "vision", "command": ["true"]}
@@ -368,34 +368,36 @@ def test_each_operation_has_a_sample_and_each_sample_an_operation() -> None:
     assert {operation["operationId"] for _, _, operation in operations()} == set(SAMPLES)
 
 
-async def keep_files(desk: Desk) -> None:
+async def keep_files(harness: ApiHarness) -> None:
     """Give train-1 an artifact and a checkpoint, of which ada has kept copies."""
-    desk.files.write("artifacts", "uid-vision-train-1", "model.pt", b"weights")
-    desk.files.write("checkpoints", "uid-vision-train-1", "step-000000000001.0/data.pkl", b"state")
-    desk.files.write("copies", "uid-net", "model.pt", b"weights")
-    await desk.ledger.add_copy(
+    harness.files.write("artifacts", "uid-vision-train-1", "model.pt", b"weights")
+    harness.files.write(
+        "checkpoints", "uid-vision-train-1", "step-000000000001.0/data.pkl", b"state"
+    )
+    harness.files.write("copies", "uid-net", "model.pt", b"weights")
+    await harness.ledger.add_copy(
         "model", "uid-net", StoredCopy(project="vision", name="net", user="ada")
     )
-    await desk.ledger.add_copy(
+    await harness.ledger.add_copy(
         "checkpoint", "uid-kept", StoredCopy(project="vision", name="kept", user="ada")
     )
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_role_by_operation(desk: Desk, role: str) -> None:
-    """One role calls everything; what changes the furniture comes last, on a desk of its own."""
-    await desk.ask("POST", "/projects", "root", json={"name": "empty"})
-    await desk.ask("PUT", "/departments/arts", "root", json={})
-    await desk.ask("POST", "/node-groups", "root", json=NODE_GROUP)
-    await desk.add("vision", "digits", "ada", kind="inference")
-    await keep_files(desk)
-    await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
-    await desk.ask("PUT", "/secrets/ours?scope=project/vision", "ada", json={"data": {"K": "v"}})
-    await desk.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
+async def test_role_by_operation(harness: ApiHarness, role: str) -> None:
+    """A role calls every operation; those that change much come last, on an API of their own."""
+    await harness.ask("POST", "/projects", "root", json={"name": "empty"})
+    await harness.ask("PUT", "/departments/arts", "root", json={})
+    await harness.ask("POST", "/node-groups", "root", json=NODE_GROUP)
+    await harness.add("vision", "digits", "ada", kind="inference")
+    await keep_files(harness)
+    await harness.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
+    await harness.ask("PUT", "/secrets/ours?scope=project/vision", "ada", json={"data": {"K": "v"}})
+    await harness.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
     asset = {"fields": {"gpus": 1.0}}
-    await desk.ask("PUT", "/assets/compute/ours?scope=project/vision", "ada", json=asset)
+    await harness.ask("PUT", "/assets/compute/ours?scope=project/vision", "ada", json=asset)
     searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
-    await desk.add(
+    await harness.add(
         "vision",
         "sweep",
         "ada",
@@ -407,12 +409,12 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
     for method, template, operation in sorted(operations(), key=harm):
         name = operation["operationId"]
         if name in STOPPED:
-            await desk.set_status("vision", "train-1", phase="stopped")
+            await harness.set_status("vision", "train-1", phase="stopped")
         elif name == "delete_workload":
-            await desk.set_status("vision", "train-1", phase="running")
+            await harness.set_status("vision", "train-1", phase="running")
         sample = SAMPLES[name]
         path = template.format(**sample.path) + sample.query
-        answer = await call_status(desk, method, path, sample, ROLES[role])
+        answer = await call_status(harness, method, path, sample, ROLES[role])
         wanted = expected(operation, role)
         if answer != wanted:
             wrong[name] = f"{answer} instead of {wanted}"
@@ -440,31 +442,35 @@ def harm(found: tuple[str, str, dict[str, Any]]) -> int:
     return order.index(name) + 1 if name in order else 0
 
 
-async def call_status(desk: Desk, method: str, path: str, sample: Sample, token: str | None) -> str:
+async def call_status(
+    harness: ApiHarness, method: str, path: str, sample: Sample, token: str | None
+) -> str:
     """The answer to a call with a token."""
     headers = {}
     if token is not None:
         kind, _, uid = token.partition(":")
-        headers["Authorization"] = f"Bearer {desk.tokens.issue(uid) if uid else kind}"
+        headers["Authorization"] = f"Bearer {harness.tokens.issue(uid) if uid else kind}"
     options: dict[str, Any] = {} if sample.body is None else {"json": sample.body}
     if isinstance(sample.body, bytes):
         options = {"data": sample.body}
         headers["Content-Type"] = "application/octet-stream"
-    async with desk.session.request(
-        method, desk.url + path, headers=headers, **options
+    async with harness.session.request(
+        method, harness.url + path, headers=headers, **options
     ) as response:
         status = response.status
     return OK if 200 <= status < 300 else str(status)
 
 
 @pytest.mark.parametrize("role", ["of another project", "of no project"])
-async def test_whoever_is_not_in_a_project_sees_none_of_its_data(desk: Desk, role: str) -> None:
+async def test_whoever_is_not_in_a_project_sees_none_of_its_data(
+    harness: ApiHarness, role: str
+) -> None:
     """Reading everything as somebody of another project brings up no name of vision's work."""
     token = ROLES[role]
     for method, path, operation in operations():
         sample = SAMPLES[operation["operationId"]]
         if method != "GET" or "text/event-stream" in str(operation["responses"].get("200")):
             continue
-        reply = await desk.ask(method, path.format(**sample.path), token, base="")
+        reply = await harness.ask(method, path.format(**sample.path), token, base="")
         for secret in (b"vision-secret", b"vision-waiting", b"uid-vision", b'"ada"'):
             assert secret not in reply.raw, operation["operationId"]

@@ -9,28 +9,28 @@ import aiohttp
 import pytest
 
 from carrel_scheduler.ledger.audit.contract import AuditFilter
-from contract.api.service import ROOT, TIMEOUT_SECONDS, Desk
+from contract.api.service import ROOT, TIMEOUT_SECONDS, ApiHarness
 
 PATH = "/workloads/vision/train-1/exec"
 
 
 @asynccontextmanager
-async def terminal(desk: Desk, who: str = "ada", path: str = PATH) -> Any:
+async def terminal(harness: ApiHarness, who: str = "ada", path: str = PATH) -> Any:
     headers = {"Authorization": f"token {who}-token"}
-    url = desk.url.replace("http", "ws", 1) + ROOT + path
+    url = harness.url.replace("http", "ws", 1) + ROOT + path
     async with (
         asyncio.timeout(TIMEOUT_SECONDS),
-        desk.session.ws_connect(url, headers=headers) as socket,
+        harness.session.ws_connect(url, headers=headers) as socket,
     ):
         yield socket
 
 
-async def test_typing_reading_resizing_and_the_end(desk: Desk) -> None:
-    async with terminal(desk, path=f"{PATH}?command=bash&command=-l") as socket:
+async def test_typing_reading_resizing_and_the_end(harness: ApiHarness) -> None:
+    async with terminal(harness, path=f"{PATH}?command=bash&command=-l") as socket:
         assert await socket.receive_json() == ["setup", {}]
         assert await socket.receive_json() == ["stdout", "gr"]
         assert await socket.receive_json() == ["stdout", "üß"]
-        ((task, command, shell),) = desk.engine.terminals
+        ((task, command, shell),) = harness.engine.terminals
         assert (task.workload_uid, task.index, task.attempt) == ("uid-vision-train-1", 0, 2)
         assert command == ("bash", "-l")
         await socket.send_json(["set_size", 40, 120, 0, 0])
@@ -45,27 +45,27 @@ async def test_typing_reading_resizing_and_the_end(desk: Desk) -> None:
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
-async def test_the_audit_log_tells_of_it_before_it_opens(desk: Desk) -> None:
-    async with terminal(desk, path=f"{PATH}?command=id"):
-        (told,) = await desk.ledger.audit.read(AuditFilter(verb="open_terminal"))
+async def test_the_audit_log_tells_of_it_before_it_opens(harness: ApiHarness) -> None:
+    async with terminal(harness, path=f"{PATH}?command=id"):
+        (told,) = await harness.ledger.audit.read(AuditFilter(verb="open_terminal"))
         assert (told.user, told.scope, told.name) == ("ada", "project/vision", "train-1")
         assert told.after == {"command": ["id"]}
 
 
-async def test_closing_the_window_hangs_up(desk: Desk) -> None:
-    async with terminal(desk) as socket:
+async def test_closing_the_window_hangs_up(harness: ApiHarness) -> None:
+    async with terminal(harness) as socket:
         await socket.receive_json()
-        ((_, command, shell),) = desk.engine.terminals
+        ((_, command, shell),) = harness.engine.terminals
         assert command == ("/bin/sh",)
         assert not shell.closed
-    await desk.until(lambda: shell.closed)
+    await harness.until(lambda: shell.closed)
 
 
-async def test_a_revoked_token_closes_the_window(desk: Desk) -> None:
-    async with terminal(desk) as socket:
+async def test_a_revoked_token_closes_the_window(harness: ApiHarness) -> None:
+    async with terminal(harness) as socket:
         await socket.receive_json()
-        del desk.identity.tokens["ada-token"]
-        desk.clock.now += 1
+        del harness.identity.tokens["ada-token"]
+        harness.clock.now += 1
         async for _ in socket:
             pass
         assert socket.close_code == 4403
@@ -82,34 +82,36 @@ async def test_a_revoked_token_closes_the_window(desk: Desk) -> None:
     ],
 )
 async def test_others_are_refused_before_the_socket_opens(
-    desk: Desk, who: str, path: str, status: int
+    harness: ApiHarness, who: str, path: str, status: int
 ) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-        async with terminal(desk, who, path):
+        async with terminal(harness, who, path):
             pass
     assert refused.value.status == status
-    assert desk.engine.terminals == []
+    assert harness.engine.terminals == []
 
 
-async def test_a_plain_request_is_told_what_is_expected(desk: Desk) -> None:
-    reply = await desk.ask("GET", PATH)
+async def test_a_plain_request_is_told_what_is_expected(harness: ApiHarness) -> None:
+    reply = await harness.ask("GET", PATH)
     assert (reply.status, reply.code) == (400, "websocket_expected")
-    assert desk.engine.terminals == []
+    assert harness.engine.terminals == []
 
 
-async def test_an_upgrade_that_is_not_whole_leaves_no_terminal_behind(desk: Desk) -> None:
+async def test_an_upgrade_that_is_not_whole_leaves_no_terminal_behind(harness: ApiHarness) -> None:
     headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
-    reply = await desk.ask("GET", PATH, headers=headers)
+    reply = await harness.ask("GET", PATH, headers=headers)
     assert reply.status == 400 or reply.status == 426
-    ((_, _, shell),) = desk.engine.terminals
-    await desk.until(lambda: shell.closed)
+    ((_, _, shell),) = harness.engine.terminals
+    await harness.until(lambda: shell.closed)
 
 
-async def test_a_command_with_pipes_keeps_output_errors_and_exit_code_apart(desk: Desk) -> None:
+async def test_a_command_with_pipes_keeps_output_errors_and_exit_code_apart(
+    harness: ApiHarness,
+) -> None:
     words = ("sh", "-c", "cat; echo wrong >&2; exit 4")
     path = "/workloads/vision/train-1/run?" + "&".join(f"command={quote(word)}" for word in words)
     sent = bytes(range(256)) * 1024
-    async with terminal(desk, path=path) as socket:
+    async with terminal(harness, path=path) as socket:
         await socket.send_bytes(sent)
         await socket.send_str("")
         found = {1: b"", 2: b""}
@@ -124,9 +126,9 @@ async def test_a_command_with_pipes_keeps_output_errors_and_exit_code_apart(desk
     ("who", "query", "status"), [("bea", "?command=id", 403), ("ada", "", 422)]
 )
 async def test_a_command_is_for_its_owner_and_has_to_be_named(
-    desk: Desk, who: str, query: str, status: int
+    harness: ApiHarness, who: str, query: str, status: int
 ) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-        async with terminal(desk, who, f"/workloads/vision/train-1/run{query}"):
+        async with terminal(harness, who, f"/workloads/vision/train-1/run{query}"):
             pass
     assert refused.value.status == status

@@ -13,7 +13,7 @@ from carrel.cli import main
 from carrel.cli.commands import cluster
 from carrel.client import AsyncClient
 from carrel.errors import ApiError, NotSignedIn
-from contract.api.service import Desk, running
+from contract.api.service import ApiHarness, running
 
 if TYPE_CHECKING:
     from carrel.models import Event
@@ -23,20 +23,20 @@ BODY = {"project": "vision", "name": "new", "command": ["python", "t.py"], "gpus
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with running(tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-async def ada(desk: Desk) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(desk.url + SERVICE, "ada-token") as client:
+async def ada(harness: ApiHarness) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(harness.url + SERVICE, "ada-token") as client:
         yield client
 
 
 @pytest.fixture
-async def root(desk: Desk) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(desk.url + SERVICE, "root-token") as client:
+async def root(harness: ApiHarness) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(harness.url + SERVICE, "root-token") as client:
         yield client
 
 
@@ -69,7 +69,7 @@ async def test_submitting_steering_and_deleting(ada: AsyncClient) -> None:
     assert removed.spec.delete
 
 
-async def test_refusals_are_sentences_with_codes(ada: AsyncClient, desk: Desk) -> None:
+async def test_refusals_are_sentences_with_codes(ada: AsyncClient, harness: ApiHarness) -> None:
     with pytest.raises(ApiError) as refused:
         await ada.create_workload({**BODY, "gpus": -1})
     assert refused.value.errors[0]["field"] == "gpus"
@@ -77,7 +77,7 @@ async def test_refusals_are_sentences_with_codes(ada: AsyncClient, desk: Desk) -
     with pytest.raises(ApiError) as hidden:
         await ada.get_workload("speech", "train-1")
     assert hidden.value.status == 404
-    async with AsyncClient(desk.url + SERVICE, "nobody-knows") as stranger:
+    async with AsyncClient(harness.url + SERVICE, "nobody-knows") as stranger:
         with pytest.raises(NotSignedIn):
             await stranger.whoami()
 
@@ -147,7 +147,7 @@ LINES = [
 
 @pytest.mark.parametrize(("code", "user", "words"), LINES, ids=lambda value: str(value)[:40])
 async def test_the_shell_tool(
-    desk: Desk,
+    harness: ApiHarness,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -156,9 +156,9 @@ async def test_the_shell_tool(
     words: list[str],
 ) -> None:
     monkeypatch.setenv("CARREL_CONFIG_FILE", str(tmp_path / "config.json"))
-    monkeypatch.setenv("CARREL_URL", desk.url + SERVICE)
+    monkeypatch.setenv("CARREL_URL", harness.url + SERVICE)
     monkeypatch.setenv("CARREL_TOKEN", f"{user}-token")
-    monkeypatch.setattr(cluster, "now", desk.clock)
+    monkeypatch.setattr(cluster, "now", harness.clock)
     ended = await asyncio.to_thread(main.run, words)
     sys.stdout.flush()
     told = capsys.readouterr()
@@ -167,9 +167,9 @@ async def test_the_shell_tool(
 
 
 async def test_deleting_a_second_time_is_an_error(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: ApiHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("CARREL_URL", desk.url + SERVICE)
+    monkeypatch.setenv("CARREL_URL", harness.url + SERVICE)
     monkeypatch.setenv("CARREL_TOKEN", "ada-token")
     words = ["delete", "job", "train-1", "-p", "vision"]
     assert await asyncio.to_thread(main.run, words) == 0

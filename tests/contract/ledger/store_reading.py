@@ -239,9 +239,9 @@ class Listing:
     async def test_filters_narrow_and_combine(self, store: ObjectStore) -> None:
         await store.create(workload("one", labels={"team": "a", "carrel.dev/run": '"7"'}))
         await store.create(workload("two", "speech", user="bob", labels={"team": "a"}))
-        desk = await store.create(workload("desk", kind="workspace", labels={"team": "b"}))
-        desk.status.phase = "running"
-        await store.update_status(desk)
+        workspace = await store.create(workload("desk", kind="workspace", labels={"team": "b"}))
+        workspace.status.phase = "running"
+        await store.update_status(workspace)
 
         async def names(**filters: Any) -> list[str]:
             return [obj.meta.name for obj in (await store.list(Workload, **filters)).items]

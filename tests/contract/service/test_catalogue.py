@@ -15,13 +15,13 @@ ASKED = [{"role": "user", "content": "Are you there?"}]
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Site]:
+async def service(tmp_path: Path) -> AsyncIterator[Site]:
     async with site(tmp_path, 0) as made:
         yield made
 
 
-async def test_the_endpoint_of_an_entry_completes_a_chat(desk: Site) -> None:
-    async with AsyncClient(desk.scheduler.url, "ada") as client:
+async def test_the_endpoint_of_an_entry_completes_a_chat(service: Site) -> None:
+    async with AsyncClient(service.scheduler.url, "ada") as client:
         entries = {one.name: one for one in await client.catalogue()}
         assert entries["chat-example"].runs_here
         assert entries["llama-2-7b-chat"].why_not.endswith("here are none.")

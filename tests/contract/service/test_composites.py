@@ -46,7 +46,7 @@ class Two:
         self.gone.append(owner.meta.uid)
 
 
-class Desk:
+class ManagerHarness:
     """A ledger, a manager at work, and what was published."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -96,11 +96,11 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(tmp_path: Path) -> AsyncIterator[ManagerHarness]:
     ledger = await open_ledger(
         f"sqlite:///{tmp_path}/ledger.sqlite", clock=lambda: 1000.0, ids=iter("abcdefg").__next__
     )
-    made = Desk(ledger)
+    made = ManagerHarness(ledger)
     task = await made.begin()
     yield made
     task.cancel()
@@ -109,71 +109,73 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await ledger.close()
 
 
-async def test_parts_are_made_once_with_the_owners_user_and_secrets(desk: Desk) -> None:
-    owner = await desk.submit()
-    desk.manager.changed(owner)
-    desk.manager.changed(owner)
-    await desk.until_phase("running")
-    first = await desk.ledger.get(Workload, "sweep-0", "vision")
+async def test_parts_are_made_once_with_the_owners_user_and_secrets(
+    harness: ManagerHarness,
+) -> None:
+    owner = await harness.submit()
+    harness.manager.changed(owner)
+    harness.manager.changed(owner)
+    await harness.until_phase("running")
+    first = await harness.ledger.get(Workload, "sweep-0", "vision")
     assert (first.meta.uid, first.spec.owner, first.spec.part) == (part_uid("e1", 0), "e1", 0)
     assert (first.spec.user, first.meta.labels[OWNER_LABEL]) == ("ada", "sweep")
-    assert await desk.ledger.secrets(first.meta.uid) == {"KEY": "s"}
-    rows = await desk.ledger.transitions(workload_uid="e1")
+    assert await harness.ledger.secrets(first.meta.uid) == {"KEY": "s"}
+    rows = await harness.ledger.transitions(workload_uid="e1")
     assert [row.to_phase for row in rows] == ["pending", "running"]
 
 
-async def test_another_scheduler_finds_the_parts_that_were_made(desk: Desk) -> None:
-    desk.manager.changed(await desk.submit())
-    owner = await desk.until_phase("running")
-    second = Desk(desk.ledger)
+async def test_another_scheduler_finds_the_parts_that_were_made(harness: ManagerHarness) -> None:
+    harness.manager.changed(await harness.submit())
+    owner = await harness.until_phase("running")
+    second = ManagerHarness(harness.ledger)
     task = await second.begin()
     second.manager.changed(owner)
     for number in range(2):
-        part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
+        part = await harness.ledger.get(Workload, f"sweep-{number}", "vision")
         part.status.phase = "succeeded"
         second.manager.changed(part)
-    await desk.until_phase("succeeded")
-    listed = await desk.ledger.list(Workload, workload_kind="trial")
+    await harness.until_phase("succeeded")
+    listed = await harness.ledger.list(Workload, workload_kind="trial")
     assert [part.meta.name for part in listed.items] == ["sweep-0", "sweep-1"]
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
 
-async def test_deleting_it_ends_its_parts_first(desk: Desk) -> None:
-    desk.manager.changed(await desk.submit())
-    owner = await desk.until_phase("running")
+async def test_deleting_it_ends_its_parts_first(harness: ManagerHarness) -> None:
+    harness.manager.changed(await harness.submit())
+    owner = await harness.until_phase("running")
     owner.spec.delete = True
-    desk.manager.changed(await desk.ledger.update(owner))
+    harness.manager.changed(await harness.ledger.update(owner))
     for number in range(2):
-        await desk.until(lambda part: part.spec.delete, part_uid("e1", number))
-    assert (await desk.ledger.get_by_uid(Workload, "e1")).status.phase == "running"
+        await harness.until(lambda part: part.spec.delete, part_uid("e1", number))
+    assert (await harness.ledger.get_by_uid(Workload, "e1")).status.phase == "running"
     for number in range(2):
-        part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
-        await desk.ledger.record(epoch=desk.manager.epoch, removed=[part])
-        desk.manager.changed(part, deleted=True)
+        part = await harness.ledger.get(Workload, f"sweep-{number}", "vision")
+        await harness.ledger.record(epoch=harness.manager.epoch, removed=[part])
+        harness.manager.changed(part, deleted=True)
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        await desk.deleted.wait()
+        await harness.deleted.wait()
     with pytest.raises(ObjectNotFound):
-        await desk.ledger.get_by_uid(Workload, "e1")
-    assert desk.controller.gone == ["e1"]
+        await harness.ledger.get_by_uid(Workload, "e1")
+    assert harness.controller.gone == ["e1"]
 
 
-async def test_suspending_it_asks_its_parts_to_stop(desk: Desk) -> None:
-    desk.manager.changed(await desk.submit())
-    owner = await desk.until_phase("running")
+async def test_suspending_it_asks_its_parts_to_stop(harness: ManagerHarness) -> None:
+    harness.manager.changed(await harness.submit())
+    owner = await harness.until_phase("running")
     owner.spec.suspend = True
-    desk.manager.changed(await desk.ledger.update(owner))
-    await desk.until_phase("stopped")
-    part = await desk.ledger.get(Workload, "sweep-0", "vision")
+    harness.manager.changed(await harness.ledger.update(owner))
+    await harness.until_phase("stopped")
+    part = await harness.ledger.get(Workload, "sweep-0", "vision")
     assert part.spec.suspend
 
 
-async def test_a_name_that_is_taken_is_said(desk: Desk) -> None:
+async def test_a_name_that_is_taken_is_said(harness: ManagerHarness) -> None:
     other = Workload(meta=Meta(name="sweep-0", project="vision"), spec=WorkloadSpec(command=["x"]))
-    await desk.ledger.create(other)
-    desk.manager.changed(await desk.submit())
-    told = await desk.until(lambda work: work.status.reason is not None, "e1")
+    await harness.ledger.create(other)
+    harness.manager.changed(await harness.submit())
+    told = await harness.until(lambda work: work.status.reason is not None, "e1")
     assert told.status.reason is not None
     assert told.status.reason.token == "NameTaken"
     assert "`vision/sweep-0` exists already" in told.status.reason.sentence

@@ -49,7 +49,7 @@ def volume(name: str, node: str = "") -> PersistentVolume:
     return msgspec.convert({"metadata": {"name": name}, "spec": affinity}, PersistentVolume)
 
 
-def desk(node: str, phase: str = "Running") -> Pod:
+def workspace(node: str, phase: str = "Running") -> Pod:
     """A workspace that uses its user's home."""
     used = [{"name": "home", "persistentVolumeClaim": {"claimName": HOME}}]
     said: dict[str, Any] = {
@@ -106,14 +106,14 @@ def settle(guests: ExternalPodReconciler, *news: Any) -> None:
 
 def test_it_runs_beside_the_workspace_whose_home_it_sees() -> None:
     state, guests, _ = cluster()
-    settle(guests, TaskPodSeen(desk("n2")))
+    settle(guests, TaskPodSeen(workspace("n2")))
     ask(state, guests, HOME)
     assert {one.node for one in decide(state, 2.0).bindings} == {"n2"}
 
 
 def test_a_volume_of_many_nodes_binds_nobody() -> None:
     state, guests, _ = cluster("ReadWriteOnce", "ReadWriteMany")
-    settle(guests, TaskPodSeen(desk("n2")))
+    settle(guests, TaskPodSeen(workspace("n2")))
     ask(state, guests, HOME)
     assert nodes(state) is None
 
@@ -122,9 +122,9 @@ def test_what_waits_follows_the_workspace() -> None:
     state, guests, _ = cluster()
     ask(state, guests, HOME)
     assert nodes(state) is None
-    settle(guests, TaskPodSeen(desk("n3")))
+    settle(guests, TaskPodSeen(workspace("n3")))
     assert nodes(state) == {"n3"}
-    settle(guests, TaskPodSeen(desk("n3", phase="Succeeded")), TaskPodSeen(desk("n1")))
+    settle(guests, TaskPodSeen(workspace("n3", phase="Succeeded")), TaskPodSeen(workspace("n1")))
     assert nodes(state) == {"n1"}
     settle(guests, PodDeleted("desk"))
     assert nodes(state) is None
@@ -134,13 +134,13 @@ def test_what_runs_stays_where_it_is() -> None:
     state, guests, _ = cluster()
     ask(state, guests, HOME)
     state.apply(TaskPlaced("w", 0, "n1", (), 2.0))
-    settle(guests, TaskPodSeen(desk("n3")))
+    settle(guests, TaskPodSeen(workspace("n3")))
     assert nodes(state) is None
 
 
 def test_all_of_a_gang_go_there() -> None:
     state, guests, _ = cluster()
-    settle(guests, TaskPodSeen(desk("n2")))
+    settle(guests, TaskPodSeen(workspace("n2")))
     pair = Group(requests=(Request(cpu_milli=100),) * 2)
     ask(state, guests, HOME, event=replace(job(gang=pair), tasks=2))
     assert [one.node for one in decide(state, 2.0).bindings] == ["n2", "n2"]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from unit.gpu_faults.story import COUNT, FaultyDesk
+from unit.gpu_faults.story import COUNT, FaultyHarness
 from unit.workloads.conftest import empty_ledger, opened
 
 __all__ = ["empty_ledger"]
 
 
 @pytest.fixture
-async def desk(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[FaultyDesk]:
-    async with opened(empty_ledger, tmp_path, COUNT, FaultyDesk) as desk:
-        assert isinstance(desk, FaultyDesk)
-        yield desk
+async def harness(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[FaultyHarness]:
+    async with opened(empty_ledger, tmp_path, COUNT, FaultyHarness) as harness:
+        assert isinstance(harness, FaultyHarness)
+        yield harness

@@ -1,6 +1,6 @@
 """GPUs of one machine that vanish, come back counted anew and report Xids, and what runs on them.
 
-The engine is the hand-driven one of ``unit.workloads.desk``; instances are taken by the product's
+The engine is that of ``unit.workloads.harness``; instances are taken by the product's
 own code. It looks at hardware only: which processes are on which GPU, by UUID.
 """
 
@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId
 from carrel_scheduler.engines.local.mig import device_of, take_instance
 from carrel_scheduler.node.contract import Device, HealthCondition, NodeFacts
 from carrel_scheduler.node.mig import Instance, SimulatedMig
-from unit.workloads.desk import NODE, HandEngine
+from unit.workloads.harness import NODE, HandEngine
 
 MEMORY_MIB: Final = 40_000
 MODEL: Final = "A100-40GB"

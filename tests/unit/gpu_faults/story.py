@@ -20,7 +20,7 @@ from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.objects import Resources
 from unit.gpu_faults.faulty_gpus import FATAL, MODEL, FaultyEngine, Gpus
-from unit.workloads.desk import NODE, Desk
+from unit.workloads.harness import NODE, SchedulerHarness
 
 COUNT: Final = 4
 QUOTA: Final = 2
@@ -29,7 +29,7 @@ ROUNDS_TO_END: Final = 80
 SETTLING: Final = 200
 
 
-class FaultyDesk(Desk):
+class FaultyHarness(SchedulerHarness):
     """A scheduler that may be killed while it starts work."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -65,20 +65,20 @@ class FaultyDesk(Desk):
 class Story:
     """What may happen, drawn from a seed; every third story is of divided GPUs."""
 
-    def __init__(self, desk: FaultyDesk, seed: int) -> None:
-        self.desk, self.dice = desk, Random(seed)
+    def __init__(self, harness: FaultyHarness, seed: int) -> None:
+        self.harness, self.dice = harness, Random(seed)
         self.divided = seed % 3 == 2
         self.gpus = Gpus(COUNT, divided=self.divided)
-        self.engine = desk.engine = FaultyEngine(self.gpus, desk.killed)
+        self.engine = harness.engine = FaultyEngine(self.gpus, harness.killed)
         self.uids: list[str] = []
         self.over: set[str] = set()
         self.told: list[str] = []
 
     async def play(self, steps: int) -> None:
         """So many steps, then repair, then everything ends."""
-        await self.desk.crash()
+        await self.harness.crash()
         for name in PROJECTS:
-            await self.desk.project(name, QUOTA)
+            await self.harness.project(name, QUOTA)
         things: dict[Callable[[], Awaitable[None]], int] = {
             self._submit: 6,
             self._all_run: 5,
@@ -129,35 +129,37 @@ class Story:
     async def _submit(self) -> None:
         name = f"w{len(self.told)}"
         project = self.dice.choice(PROJECTS)
-        self.uids.append(await self.desk.submit(project, name, backoff_limit=99, **self._request()))
+        self.uids.append(
+            await self.harness.submit(project, name, backoff_limit=99, **self._request())
+        )
 
     async def _all_run(self) -> None:
-        await self.desk.runs(*self.uids)
+        await self.harness.runs(*self.uids)
 
     async def _one_ends(self) -> None:
         if alive := sorted(self.engine.alive):
-            self.desk.finish(self.dice.choice(alive), self.dice.choice((0, 0, 1, None)))
-            await self.desk.settle()
+            self.harness.finish(self.dice.choice(alive), self.dice.choice((0, 0, 1, None)))
+            await self.harness.settle()
 
     async def _the_stopping_end(self) -> None:
         for task in sorted(self.engine.stopping):
             if task in self.engine.alive and self.dice.random() < 0.7:
-                self.desk.finish(task, self.dice.choice((143, 143, None)))
-        await self.desk.settle()
+                self.harness.finish(task, self.dice.choice((143, 143, None)))
+        await self.harness.settle()
 
     async def _pass_time(self) -> None:
-        await self.desk.wait(self.dice.choice((1.0, 10.0, 60.0)))
+        await self.harness.wait(self.dice.choice((1.0, 10.0, 60.0)))
 
     # What fails
 
     async def _look(self) -> None:
         """The GPUs are looked at."""
-        self.desk.facts = self.gpus.facts()
-        self.desk.loop.enqueue(DevicesSampled(self.desk.facts, ()))
-        await self.desk.settle()
+        self.harness.facts = self.gpus.facts()
+        self.harness.loop.enqueue(DevicesSampled(self.harness.facts, ()))
+        await self.harness.settle()
 
     async def _scheduler_restarts(self) -> None:
-        await self.desk.crash()
+        await self.harness.crash()
 
     async def _scheduler_dies_in_start(self) -> None:
         """It is killed in the next start, before or after the process runs."""
@@ -178,7 +180,7 @@ class Story:
             self.engine.lose = None
             self.gpus.gone.update(task.device_uuids[:1])
             if self.dice.random() < 0.5:
-                self.desk.loop.enqueue(DevicesSampled(self.gpus.facts(), ()))
+                self.harness.loop.enqueue(DevicesSampled(self.gpus.facts(), ()))
 
         self.engine.lose = lose
         await self._submit()
@@ -192,11 +194,11 @@ class Story:
             await self._look()
         for task in sorted(self.engine.alive):
             if task in self.engine.alive and self.dice.random() < 0.6:
-                self.desk.finish(task, None, signal=9)
+                self.harness.finish(task, None, signal=9)
         self.dice.shuffle(self.gpus.order)
         self.gpus.gone = {self.dice.choice(there)} if self.dice.random() < 0.3 else set()
         if self.dice.random() < 0.3:
-            await self.desk.crash()
+            await self.harness.crash()
         else:
             await self._look()
 
@@ -214,8 +216,8 @@ class Story:
         await self._look()
 
     async def _return_to_service(self) -> None:
-        LiveState(self.desk.loop).uncordon(NODE, self.dice.randrange(COUNT))
-        await self.desk.settle()
+        LiveState(self.harness.loop).uncordon(NODE, self.dice.randrange(COUNT))
+        await self.harness.settle()
 
     async def _leave_instance(self) -> None:
         if self.divided:
@@ -230,8 +232,8 @@ class Story:
         for uid in self.uids:
             if uid in self.over:
                 continue
-            rows = await self.desk.ledger.transitions(workload_uid=uid, limit=10_000)
-            entry = self.desk.loop.cache.get(uid)
+            rows = await self.harness.ledger.transitions(workload_uid=uid, limit=10_000)
+            entry = self.harness.loop.cache.get(uid)
             if entry is None or entry.workload.status.phase not in HOLDING:
                 assert rows[-1].gpu_milli == 0, (uid, rows[-1])
                 if rows[-1].to_phase in FINAL:
@@ -240,12 +242,12 @@ class Story:
             counted = shape.held_by(entry.workload.spec, entry.places).gpu_milli
             assert rows[-1].gpu_milli == counted, (uid, rows[-1].gpu_milli, counted)
             held[entry.workload.meta.project] += counted
-        use = LiveState(self.desk.loop).project_use()
+        use = LiveState(self.harness.loop).project_use()
         assert {name: use[name].gpu_allocated_milli for name in PROJECTS} == held
-        nodes = self.desk.loop.state.node_views()
+        nodes = self.harness.loop.state.node_views()
         devices = [device for node in nodes for device in node.devices]
         assert sum(one.gpu_milli for d in devices for one in d.holders) == sum(held.values())
-        assert not self.desk.loop.quarantine.counts, self.desk.loop.quarantine.items
+        assert not self.harness.loop.quarantine.counts, self.harness.loop.quarantine.items
 
     # How it ends
 
@@ -254,8 +256,8 @@ class Story:
         self.gpus.xids.clear()
         await self._look()
         for index in range(COUNT):
-            LiveState(self.desk.loop).uncordon(NODE, index)
-        await self.desk.settle()
+            LiveState(self.harness.loop).uncordon(NODE, index)
+        await self.harness.settle()
         self.told.append("repaired")
 
     async def _finish(self) -> None:
@@ -264,20 +266,20 @@ class Story:
             await self._all_run()
             for task in sorted(self.engine.alive):
                 if task in self.engine.alive:
-                    self.desk.finish(task, 143 if task in self.engine.stopping else 0)
-            await self.desk.settle()
-            await self.desk.wait(600.0)
+                    self.harness.finish(task, 143 if task in self.engine.stopping else 0)
+            await self.harness.settle()
+            await self.harness.wait(600.0)
             await self.check()
             if self.over.issuperset(self.uids):
                 break
         left = sorted(set(self.uids) - self.over)
-        assert not left, [(uid, await self.desk.phase(uid)) for uid in left]
-        [node] = LiveState(self.desk.loop).nodes()
+        assert not left, [(uid, await self.harness.phase(uid)) for uid in left]
+        [node] = LiveState(self.harness.loop).nodes()
         assert [device.uuid for device in node.devices if device.broken] == []
         assert len(node.devices) == COUNT
         last: dict[str, Any] = {"gpus": COUNT}
         if self.divided:
             last = {"tasks": COUNT, "resources": Resources(mig_profile="7g.40gb")}
-        uid = await self.desk.submit("vision", "all-of-it", **last)
-        assert await self.desk.phase(uid) == "starting"
+        uid = await self.harness.submit("vision", "all-of-it", **last)
+        assert await self.harness.phase(uid) == "starting"
         self.engine.check()

@@ -2,11 +2,11 @@
 
 import pytest
 
-from unit.gpu_faults.story import FaultyDesk, Story
+from unit.gpu_faults.story import FaultyHarness, Story
 
 STEPS = 60
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_gpu_is_given_twice_and_none_is_lost(desk: FaultyDesk, seed: int) -> None:
-    await Story(desk, seed).play(STEPS)
+async def test_no_gpu_is_given_twice_and_none_is_lost(harness: FaultyHarness, seed: int) -> None:
+    await Story(harness, seed).play(STEPS)

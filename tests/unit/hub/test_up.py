@@ -276,10 +276,10 @@ def test_large_logs_are_put_aside(tmp_path: Path) -> None:
 
 
 def test_farewell() -> None:
-    desk = Workload(name="w", project="p", spec=WorkloadSpec(kind="workspace"))
+    workspace = Workload(name="w", project="p", spec=WorkloadSpec(kind="workspace"))
     job = Workload(name="j", project="p")
     assert screens.stop_summary([], stopped=False) == "Stopped. Nothing was running."
-    assert screens.stop_summary([desk, job, job], stopped=False).startswith(
+    assert screens.stop_summary([workspace, job, job], stopped=False).startswith(
         "Stopped. 1 workspace and 2 jobs go on; the next `carrel up` finds them again"
     )
     assert "1 job goes on" in screens.stop_summary([job], stopped=False)

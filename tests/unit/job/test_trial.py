@@ -16,7 +16,7 @@ from carrel.job.trial import TrialLink, merge
 PATHS = [str(Path(carrel.__file__).parents[1])]
 
 
-class Desk:
+class StubScheduler:
     """Answers in the scheduler's place."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    made = Desk()
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubScheduler]:
+    made = StubScheduler()
     facts = {
         "URL": "http://127.0.0.1:1/x",
         "TASK_TOKEN": "ct1.x",
@@ -92,28 +92,30 @@ def test_an_unknown_parameter_names_those_that_there_are() -> None:
         _ = carrel.trial(lr=0.5).parameters.rate
 
 
-def test_in_an_experiment_what_it_gives_wins(desk: Desk) -> None:
+def test_in_an_experiment_what_it_gives_wins(scheduler: StubScheduler) -> None:
     own = carrel.trial(lr=0.5, epochs=7)
     assert (own.number, own.experiment, own.metric) == (3, "sweep", "loss")
     assert own.parameters == {"lr": 0.1, "net": "small", "epochs": 7}
 
 
-def test_all_values_arrive_in_their_order_and_the_answer_comes_back(desk: Desk) -> None:
+def test_all_values_arrive_in_their_order_and_the_answer_comes_back(
+    scheduler: StubScheduler,
+) -> None:
     own = carrel.trial()
     for step in range(5):
         own.report(step / 2, step)
     assert not own.should_prune()
-    assert desk.values == [{"step": step, "value": step / 2} for step in range(5)]
-    assert desk.bodies[-1]["asks"] is True
-    desk.pruned = True
+    assert scheduler.values == [{"step": step, "value": step / 2} for step in range(5)]
+    assert scheduler.bodies[-1]["asks"] is True
+    scheduler.pruned = True
     assert own.should_prune()
-    asked = len(desk.bodies)
+    asked = len(scheduler.bodies)
     assert own.should_prune()
-    assert len(desk.bodies) == asked
+    assert len(scheduler.bodies) == asked
 
 
 def test_values_are_written_for_tensorboard_too(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    scheduler: StubScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[tuple[int | None, Any]] = []
     monkeypatch.setattr(
@@ -123,39 +125,39 @@ def test_values_are_written_for_tensorboard_too(
     assert written == [(3, {"loss": 0.5})]
 
 
-def test_the_result_is_there_when_the_call_returns(desk: Desk) -> None:
+def test_the_result_is_there_when_the_call_returns(scheduler: StubScheduler) -> None:
     carrel.trial().result(0.75)
-    assert desk.bodies == [{"result": 0.75}]
+    assert scheduler.bodies == [{"result": 0.75}]
 
 
 def test_without_an_answer_the_trial_goes_on_and_nothing_is_lost(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    scheduler: StubScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "ANSWER_SECONDS", 0.05)
-    desk.away = True
+    scheduler.away = True
     own = carrel.trial()
     own.report(1.0, 0)
     assert not own.should_prune()
     assert not own.should_prune()
-    desk.away = False
+    scheduler.away = False
     own.result(2.0)
-    assert desk.values == [{"step": 0, "value": 1.0}]
-    assert [body["result"] for body in desk.bodies if "result" in body] == [2.0]
+    assert scheduler.values == [{"step": 0, "value": 1.0}]
+    assert [body["result"] for body in scheduler.bodies if "result" in body] == [2.0]
 
 
 def test_a_result_without_reports_waits_for_the_scheduler(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    scheduler: StubScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
 
     def back(seconds: float) -> None:
         pauses.append(seconds)
-        desk.away = len(pauses) < 3
+        scheduler.away = len(pauses) < 3
 
     monkeypatch.setattr("time.sleep", back)
-    desk.away = True
+    scheduler.away = True
     carrel.trial().result(0.5)
-    assert (len(pauses), desk.bodies) == (3, [{"result": 0.5}])
+    assert (len(pauses), scheduler.bodies) == (3, [{"result": 0.5}])
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 200", b'HTTP/1.1 200 OK\r\n\r\n{"a": '])
@@ -184,20 +186,22 @@ def test_a_trial_with_a_result_only_imports_next_to_nothing() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_no_number_is_not_reported(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_number_is_not_reported(
+    scheduler: StubScheduler, capsys: pytest.CaptureFixture[str]
+) -> None:
     carrel.trial().report(float("nan"))
     assert "loss is nan" in capsys.readouterr().err
-    assert desk.bodies == []
+    assert scheduler.bodies == []
 
 
-def test_parameters_of_its_own_are_asked_for_once(desk: Desk) -> None:
+def test_parameters_of_its_own_are_asked_for_once(scheduler: StubScheduler) -> None:
     own = carrel.trial()
     assert own.suggest_int("width", 1, 64) == 64
     assert own.parameters.width == 64
     assert own.suggest_categorical("net", ["small", "large"]) == "small"
     with pytest.raises(RuntimeError, match="does not go with"):
         own.suggest_float("refused", 0.0, 1.0)
-    desk.away = True
+    scheduler.away = True
     with pytest.raises(RuntimeError, match="nobody there"):
         own.suggest_float("depth", 0.0, 1.0)
 

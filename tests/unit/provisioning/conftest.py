@@ -1,4 +1,4 @@
-"""The ledger of desks."""
+"""The ledgers of the harnesses."""
 
 from unit.workloads.conftest import empty_ledger
 

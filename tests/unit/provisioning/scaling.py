@@ -28,7 +28,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
 from carrel_scheduler.engines.kubernetes.provisioning.writing import request_manifest
 from carrel_scheduler.ledger.records import Ledger
 from unit.workloads.conftest import opened
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 SETTINGS = ProvisioningSettings("scale-up.example.org", most=2, delay_s=60.0)
 
@@ -46,8 +46,8 @@ def node(name: str, gpus: int, *, ready: bool = True, **labels: str) -> NodeSeen
     return NodeSeen(msgspec.convert(told, Node))
 
 
-class ScalingDesk(Desk):
-    """A desk with the API server's part of requests: they are made and deleted at once."""
+class ScalingHarness(SchedulerHarness):
+    """A harness with the API server's part of requests: they are made and deleted at once."""
 
     def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
         self.requests: dict[str, ProvisioningRequest] = {}
@@ -123,9 +123,9 @@ class ScalingDesk(Desk):
 @asynccontextmanager
 async def scaling(
     empty_ledger: Path, tmp_path: Path, *news: Any, gpus: int = 0
-) -> AsyncIterator[ScalingDesk]:
+) -> AsyncIterator[ScalingHarness]:
     """A scheduler whose one node ``desk`` has so many GPUs."""
-    async with opened(empty_ledger, tmp_path, gpus, ScalingDesk) as desk:
-        assert isinstance(desk, ScalingDesk)
-        await desk.begin(node("desk", gpus), *news)
-        yield desk
+    async with opened(empty_ledger, tmp_path, gpus, ScalingHarness) as harness:
+        assert isinstance(harness, ScalingHarness)
+        await harness.begin(node("desk", gpus), *news)
+        yield harness

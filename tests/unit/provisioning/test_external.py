@@ -11,7 +11,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from unit.external_pods.world import grouping, pod, seen_as
-from unit.provisioning.scaling import ScalingDesk, node, scaling
+from unit.provisioning.scaling import ScalingHarness, node, scaling
 
 
 def seen(name: str, group: Grouping, gpus: int = 1) -> ExternalPod:
@@ -21,10 +21,10 @@ def seen(name: str, group: Grouping, gpus: int = 1) -> ExternalPod:
 class Told:
     """What pods were told, and which were bound."""
 
-    def __init__(self, desk: ScalingDesk) -> None:
+    def __init__(self, harness: ScalingHarness) -> None:
         self.reports: dict[str, tuple[str, str]] = {}
         self.bound: set[str] = set()
-        desk.pods.current.execute = self._take
+        harness.pods.current.execute = self._take
 
     def _take(self, orders: PodOrders) -> None:
         self.bound |= {one.pod.name for one in orders.binds}
@@ -32,53 +32,53 @@ class Told:
             self.reports[one.pod.name] = one.token, one.message
 
 
-async def gang(desk: ScalingDesk, size: int = 2) -> list[ExternalPod]:
+async def gang(harness: ScalingHarness, size: int = 2) -> list[ExternalPod]:
     group = grouping("g", "vision", roles=(GangRole("", size),))
     pods = [seen(f"p{number}", group, gpus=2) for number in range(size)]
-    await desk.hear(*map(ExternalPodSeen, pods))
-    await desk.wait(2.0)
+    await harness.hear(*map(ExternalPodSeen, pods))
+    await harness.wait(2.0)
     return pods
 
 
 async def test_a_gang_is_one_request_where_its_pods_are(empty_ledger: Path, tmp_path: Path) -> None:
-    async with scaling(empty_ledger, tmp_path) as desk:
-        told = Told(desk)
-        await desk.project("vision", 8)
-        await gang(desk)
-        [order] = desk.asked
+    async with scaling(empty_ledger, tmp_path) as harness:
+        told = Told(harness)
+        await harness.project("vision", 8)
+        await gang(harness)
+        [order] = harness.asked
         assert (order.namespace, [one.count for one in order.sets]) == ("theirs", [2])
-        await desk.answer("Accepted", "two of pool a")  # told at once
+        await harness.answer("Accepted", "two of pool a")  # told at once
         for name in ("p0", "p1"):
             token, message = told.reports[name]
             assert token == "WaitsForNodes"
             assert message.startswith("Waiting for nodes: the cluster's autoscaler looks for them")
             assert "two of pool a" in message
-        await desk.hear(node("new", 4))
+        await harness.hear(node("new", 4))
         assert told.bound == {"p0", "p1"}
-        await desk.wait(2.0)
-        assert desk.requests == {}
+        await harness.wait(2.0)
+        assert harness.requests == {}
 
 
 async def test_a_gang_that_ends_waits_for_no_nodes(empty_ledger: Path, tmp_path: Path) -> None:
-    async with scaling(empty_ledger, tmp_path) as desk:
-        Told(desk)
-        await desk.project("vision", 8)
-        pods = await gang(desk)
-        assert len(desk.requests) == 1
+    async with scaling(empty_ledger, tmp_path) as harness:
+        Told(harness)
+        await harness.project("vision", 8)
+        pods = await gang(harness)
+        assert len(harness.requests) == 1
         ended: list[Any] = [ExternalPodSeen(seen_as(one, outcome=Outcome.FAILED)) for one in pods]
-        await desk.hear(*ended)
-        await desk.wait(2.0)
-        assert desk.requests == {}
+        await harness.hear(*ended)
+        await harness.wait(2.0)
+        assert harness.requests == {}
 
 
 async def test_pods_beyond_quota_are_told_that_no_nodes_are_asked_for(
     empty_ledger: Path, tmp_path: Path
 ) -> None:
-    async with scaling(empty_ledger, tmp_path) as desk:
-        told = Told(desk)
-        await desk.project("vision", 3)
-        await gang(desk)
-        assert desk.asked == []
+    async with scaling(empty_ledger, tmp_path) as harness:
+        told = Told(harness)
+        await harness.project("vision", 3)
+        await gang(harness)
+        assert harness.asked == []
         token, message = told.reports["p0"]
         assert token == "NeverFits"
         assert "No nodes are asked for: with it `vision` would come to 4 GPUs" in message

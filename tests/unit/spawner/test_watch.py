@@ -33,7 +33,7 @@ async def client(fake: FakeScheduler) -> AsyncIterator[AsyncClient]:
 
 
 @pytest.fixture
-async def desk(client: AsyncClient) -> Workload:
+async def workspace(client: AsyncClient) -> Workload:
     return await Workspace(client, "ada").request(CHOICE, LAUNCH)
 
 
@@ -43,82 +43,82 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def heard(feed: WorkspaceWatch, desk: Workload) -> str:
-    found = feed.latest(desk.uid)
+def heard(feed: WorkspaceWatch, workspace: Workload) -> str:
+    found = feed.latest(workspace.uid)
     return found.status.phase if found else ""
 
 
 async def test_it_remembers_what_was_last_said(
-    fake: FakeScheduler, client: AsyncClient, desk: Workload
+    fake: FakeScheduler, client: AsyncClient, workspace: Workload
 ) -> None:
     feed = watch_of(client)
     assert feed is watch_of(client)
-    await until(lambda: heard(feed, desk) == "pending")
+    await until(lambda: heard(feed, workspace) == "pending")
     fake.run("vision", NAME)
-    await until(lambda: heard(feed, desk) == "running")
-    await Workspace(client, "ada").withdraw(desk)
-    await until(lambda: feed.latest(desk.uid) is None)
+    await until(lambda: heard(feed, workspace) == "running")
+    await Workspace(client, "ada").withdraw(workspace)
+    await until(lambda: feed.latest(workspace.uid) is None)
 
 
 async def test_a_listener_hears_of_its_own_workspace_only(
-    fake: FakeScheduler, client: AsyncClient, desk: Workload
+    fake: FakeScheduler, client: AsyncClient, workspace: Workload
 ) -> None:
     other = await Workspace(client, "linus").request(CHOICE, LAUNCH)
-    async with aclosing(watch_of(client).changes(desk, tick_seconds=600)) as mine:
-        assert await anext(mine) is desk
+    async with aclosing(watch_of(client).changes(workspace, tick_seconds=600)) as mine:
+        assert await anext(mine) is workspace
         fake.run("vision", other.name)
         fake.run("vision", NAME)
         async with asyncio.timeout(60):
             async for seen in mine:
-                assert seen.uid == desk.uid
+                assert seen.uid == workspace.uid
                 if seen.status.phase == "running":
                     break
 
 
 async def test_who_comes_late_is_told_what_happened_before(
-    fake: FakeScheduler, client: AsyncClient, desk: Workload
+    fake: FakeScheduler, client: AsyncClient, workspace: Workload
 ) -> None:
     feed = watch_of(client)
     fake.run("vision", NAME)
-    await until(lambda: heard(feed, desk) == "running")
-    async with aclosing(feed.changes(desk, tick_seconds=600)) as late, asyncio.timeout(60):
+    await until(lambda: heard(feed, workspace) == "running")
+    async with aclosing(feed.changes(workspace, tick_seconds=600)) as late, asyncio.timeout(60):
         assert [(await anext(late)).status.phase, (await anext(late)).status.phase] == [
             "pending",
             "running",
         ]
 
 
-async def test_a_removal_ends_a_listener_at_once(client: AsyncClient, desk: Workload) -> None:
+async def test_a_removal_ends_a_listener_at_once(client: AsyncClient, workspace: Workload) -> None:
     feed = watch_of(client)
-    await until(lambda: heard(feed, desk) == "pending")
+    await until(lambda: heard(feed, workspace) == "pending")
 
     async def listen() -> None:
-        async with aclosing(feed.changes(desk, tick_seconds=600)) as seen:
+        async with aclosing(feed.changes(workspace, tick_seconds=600)) as seen:
             async for _ in seen:
-                await Workspace(client, "ada").withdraw(desk)
+                await Workspace(client, "ada").withdraw(workspace)
 
     with pytest.raises(ApiError):
         await asyncio.wait_for(listen(), 60)
 
 
 async def test_it_goes_on_after_a_break(
-    fake: FakeScheduler, client: AsyncClient, desk: Workload
+    fake: FakeScheduler, client: AsyncClient, workspace: Workload
 ) -> None:
     feed = watch_of(client)
-    await until(lambda: heard(feed, desk) == "pending")
+    await until(lambda: heard(feed, workspace) == "pending")
     fake.end_streams()
     fake.run("vision", NAME)
-    await until(lambda: heard(feed, desk) == "running")
+    await until(lambda: heard(feed, workspace) == "running")
 
 
 async def test_many_listeners_take_one_connection(
-    fake: FakeScheduler, client: AsyncClient, desk: Workload
+    fake: FakeScheduler, client: AsyncClient, workspace: Workload
 ) -> None:
     feed = watch_of(client)
-    listeners = [feed.changes(desk, tick_seconds=600) for _ in range(5)]
+    listeners = [feed.changes(workspace, tick_seconds=600) for _ in range(5)]
     for one in listeners:
         await anext(one)
-    await until(lambda: heard(feed, desk) == "pending")
+    await until(lambda: heard(feed, workspace) == "pending")
     for one in listeners:
         await one.aclose()
     streams = [path for _, path in fake.requests if path.endswith("/events")]

@@ -1,4 +1,4 @@
-"""A desk for every test: the ledger is a real SQLite file, made once and copied."""
+"""A scheduler harness for every test: the ledger is a real SQLite file, made once and copied."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ import pytest
 
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 async def ledger_in(file: Path) -> Ledger:
@@ -35,26 +35,26 @@ def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def opened(
-    empty_ledger: Path, tmp_path: Path, gpus: int, kind: type[Desk] = Desk
-) -> AsyncIterator[Desk]:
+    empty_ledger: Path, tmp_path: Path, gpus: int, kind: type[SchedulerHarness] = SchedulerHarness
+) -> AsyncIterator[SchedulerHarness]:
     shutil.copy(empty_ledger, tmp_path / "carrel.sqlite")
     ledger = await ledger_in(tmp_path / "carrel.sqlite")
-    desk = kind(ledger, tmp_path, gpus)
-    await desk.recover()
-    yield desk
-    await desk.loop.executor.close()
+    harness = kind(ledger, tmp_path, gpus)
+    await harness.recover()
+    yield harness
+    await harness.loop.executor.close()
     await ledger.close()
 
 
 @pytest.fixture
-async def desk(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[SchedulerHarness]:
     """A scheduler with 4 GPUs and no projects."""
-    async with opened(empty_ledger, tmp_path, 4) as desk:
-        yield desk
+    async with opened(empty_ledger, tmp_path, 4) as harness:
+        yield harness
 
 
 @pytest.fixture
-async def desk_2(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness_2(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[SchedulerHarness]:
     """A scheduler with 2 GPUs and no projects."""
-    async with opened(empty_ledger, tmp_path, 2) as desk:
-        yield desk
+    async with opened(empty_ledger, tmp_path, 2) as harness:
+        yield harness

@@ -18,7 +18,7 @@ from carrel_scheduler.ledger.resources import conditions
 from carrel_scheduler.workloads.state.events import TaskSeen
 from carrel_schema.objects import ReasonInfo
 from carrel_schema.sections import Retries
-from unit.workloads.desk import NODE, Desk
+from unit.workloads.harness import NODE, SchedulerHarness
 
 SPARE = "spare"
 
@@ -26,12 +26,12 @@ SPARE = "spare"
 class Said:
     """Remembers what was announced of tasks, and how many were told to end by then."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, harness: SchedulerHarness) -> None:
+        self.harness = harness
         self.words: dict[TaskId, str] = {}
 
     async def announce(self, task: TaskId, why: ReasonInfo) -> None:
-        assert task not in self.desk.engine.stopping
+        assert task not in self.harness.engine.stopping
         self.words[task] = why.sentence
 
 
@@ -67,27 +67,29 @@ def leaving(task: TaskId, reason: str = "EvictionByEvictionAPI", node: str = NOD
 
 
 @pytest.fixture
-async def cluster(desk: Desk) -> Desk:
+async def cluster(harness: SchedulerHarness) -> SchedulerHarness:
     """A cluster of two nodes, one of which is closed; a project."""
-    await hear(desk, node(), node(SPARE, unschedulable=True), AllReconciled())
-    await desk.project("vision", 8)
-    return desk
+    await hear(harness, node(), node(SPARE, unschedulable=True), AllReconciled())
+    await harness.project("vision", 8)
+    return harness
 
 
-async def hear(desk: Desk, *news: Any) -> None:
-    desk.loop.enqueue(ExternalEvents(news))
-    await desk.settle()
+async def hear(harness: SchedulerHarness, *news: Any) -> None:
+    harness.loop.enqueue(ExternalEvents(news))
+    await harness.settle()
 
 
-async def job_and_desk(desk: Desk) -> tuple[str, str]:
-    job = await desk.submit("vision", "job")
-    place = await desk.submit("vision", "ada", user="ada", kind="workspace", preemptible=False)
-    await desk.runs(job, place)
+async def job_and_workspace(harness: SchedulerHarness) -> tuple[str, str]:
+    job = await harness.submit("vision", "job")
+    place = await harness.submit("vision", "ada", user="ada", kind="workspace", preemptible=False)
+    await harness.runs(job, place)
     return job, place
 
 
-async def test_who_sits_at_a_workspace_hears_of_its_node_and_of_its_return(cluster: Desk) -> None:
-    job, place = await job_and_desk(cluster)
+async def test_who_sits_at_a_workspace_hears_of_its_node_and_of_its_return(
+    cluster: SchedulerHarness,
+) -> None:
+    job, place = await job_and_workspace(cluster)
     await hear(cluster, node(unschedulable=True))
     told = await cluster.stored(place)
     assert told.status.reason is not None
@@ -103,9 +105,11 @@ async def test_who_sits_at_a_workspace_hears_of_its_node_and_of_its_return(clust
     assert (await cluster.stored(place)).status.reason is None
 
 
-async def test_a_drained_job_goes_on_elsewhere_and_its_workspace_says_why(cluster: Desk) -> None:
+async def test_a_drained_job_goes_on_elsewhere_and_its_workspace_says_why(
+    cluster: SchedulerHarness,
+) -> None:
     said = cluster.loop.executor.announcer = Said(cluster)
-    job, place = await job_and_desk(cluster)
+    job, place = await job_and_workspace(cluster)
     await hear(cluster, node(unschedulable=True), node(SPARE))
     await hear(cluster, *(leaving(task) for uid in (job, place) for task in cluster.tasks_of(uid)))
     assert await cluster.phases(job, place) == ["preempting", "preempting"]
@@ -125,7 +129,7 @@ async def test_a_drained_job_goes_on_elsewhere_and_its_workspace_says_why(cluste
     assert "maintenance of its node" in ended.reason.sentence
 
 
-async def test_a_drain_counts_under_the_class_node(cluster: Desk) -> None:
+async def test_a_drain_counts_under_the_class_node(cluster: SchedulerHarness) -> None:
     uid = await cluster.submit("vision", "train", gpus=1, retries=Retries(node=0))
     await cluster.runs(uid)
     await hear(cluster, node(unschedulable=True), node(SPARE))
@@ -144,8 +148,10 @@ async def test_a_drain_counts_under_the_class_node(cluster: Desk) -> None:
         ("Reclaimed", 0),  # our own words of an earlier scheduler
     ],
 )
-async def test_only_what_others_began_counts(cluster: Desk, news: str, preemptions: int) -> None:
-    job, _ = await job_and_desk(cluster)
+async def test_only_what_others_began_counts(
+    cluster: SchedulerHarness, news: str, preemptions: int
+) -> None:
+    job, _ = await job_and_workspace(cluster)
     (task,) = cluster.tasks_of(job)
     await hear(cluster, leaving(task, news))
     await hear(cluster, leaving(task, news))
@@ -156,8 +162,10 @@ async def test_only_what_others_began_counts(cluster: Desk, news: str, preemptio
         assert status.reason.token == "Evicted"
 
 
-async def test_a_silent_node_is_told_and_its_work_is_lost_only_once(cluster: Desk) -> None:
-    job, place = await job_and_desk(cluster)
+async def test_a_silent_node_is_told_and_its_work_is_lost_only_once(
+    cluster: SchedulerHarness,
+) -> None:
+    job, place = await job_and_workspace(cluster)
     await hear(cluster, node(ready=False), node(SPARE))
     for uid in (job, place):
         reason = (await cluster.stored(uid)).status.reason
@@ -172,22 +180,22 @@ async def test_a_silent_node_is_told_and_its_work_is_lost_only_once(cluster: Des
     assert (moved.phase, moved.attempt, moved.failures) == ("starting", 1, 0)
 
 
-def lose(desk: Desk, task: TaskId, how: str) -> None:
+def lose(harness: SchedulerHarness, task: TaskId, how: str) -> None:
     status = msgspec.structs.replace(
-        desk.engine.alive.pop(task),
+        harness.engine.alive.pop(task),
         phase=TaskPhase.ENDED,
-        ended_at=desk.now,
+        ended_at=harness.now,
         message=how,
         lost=True,
     )
-    desk.engine.ended[task] = status
-    desk.loop.enqueue(TaskSeen(status))
+    harness.engine.ended[task] = status
+    harness.loop.enqueue(TaskSeen(status))
 
 
 async def test_a_deleted_node_stays_closed_until_its_tasks_are_known_to_be_lost(
-    cluster: Desk,
+    cluster: SchedulerHarness,
 ) -> None:
-    job, place = await job_and_desk(cluster)
+    job, place = await job_and_workspace(cluster)
     await hear(cluster, NodeDeleted(NODE), node(SPARE))
     nodes = cluster.loop.state.nodes
     assert NODE in nodes.slots
@@ -204,7 +212,9 @@ async def test_a_deleted_node_stays_closed_until_its_tasks_are_known_to_be_lost(
     assert (await cluster.stored(job)).status.tasks[0].node == SPARE
 
 
-async def test_work_on_a_node_that_nobody_knows_any_more_is_taken_over(cluster: Desk) -> None:
+async def test_work_on_a_node_that_nobody_knows_any_more_is_taken_over(
+    cluster: SchedulerHarness,
+) -> None:
     await hear(cluster, node(SPARE))
     job = await cluster.submit("vision", "job", gpus=4)
     other = await cluster.submit("vision", "other", gpus=4)

@@ -19,7 +19,7 @@ from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 MODEL = "A100-80GB"
 DIVIDED = "GPUs of `divided` are divided into MIG instances"
@@ -39,30 +39,32 @@ def divided(model: str = MODEL, gpus: int = 2, name: str = "divided") -> Node:
     return msgspec.convert(told, Node)
 
 
-async def see(desk: Desk, *nodes: Node) -> None:
-    desk.loop.enqueue(ExternalEvents((*map(NodeSeen, nodes), AllReconciled())))
-    await desk.settle()
+async def see(harness: SchedulerHarness, *nodes: Node) -> None:
+    harness.loop.enqueue(ExternalEvents((*map(NodeSeen, nodes), AllReconciled())))
+    await harness.settle()
 
 
 @pytest.fixture
-async def cluster(desk: Desk) -> Desk:
+async def cluster(harness: SchedulerHarness) -> SchedulerHarness:
     """A node with four whole GPUs, and one with two that are divided."""
-    await see(desk, divided(), divided("", 4, "plain"))
-    await desk.project("vision", 6)
-    return desk
+    await see(harness, divided(), divided("", 4, "plain"))
+    await harness.project("vision", 6)
+    return harness
 
 
-async def submit(desk: Desk, name: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> str:
+async def submit(
+    harness: SchedulerHarness, name: str, profile: str, monkeypatch: pytest.MonkeyPatch
+) -> str:
     def resources(**_: object) -> Resources:
         return Resources(mig_profile=profile)
 
     with monkeypatch.context() as patch:
-        patch.setattr("unit.workloads.desk.Resources", resources)
-        return await desk.submit("vision", name)
+        patch.setattr("unit.workloads.harness.Resources", resources)
+        return await harness.submit("vision", name)
 
 
 async def test_an_instance_lies_where_nothing_else_does_and_counts_as_its_part(
-    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+    cluster: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uids = [await submit(cluster, f"job-{n}", "3g.40gb", monkeypatch) for n in range(5)]
     await cluster.runs(*uids[:4])
@@ -79,7 +81,7 @@ async def test_an_instance_lies_where_nothing_else_does_and_counts_as_its_part(
     await cluster.runs(uids[4])
 
 
-async def test_whole_gpus_and_shares_are_given_elsewhere(cluster: Desk) -> None:
+async def test_whole_gpus_and_shares_are_given_elsewhere(cluster: SchedulerHarness) -> None:
     uids = [await cluster.submit("vision", f"whole-{n}", gpus=1) for n in range(4)]
     await cluster.runs(*uids)
     later = await cluster.submit("vision", "later", gpus=1)
@@ -98,7 +100,7 @@ async def test_whole_gpus_and_shares_are_given_elsewhere(cluster: Desk) -> None:
 
 
 async def test_a_scheduler_that_starts_again_knows_the_places(
-    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+    cluster: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await submit(cluster, "first", "4g.40gb", monkeypatch)
     await cluster.runs(first)
@@ -115,7 +117,7 @@ async def test_a_scheduler_that_starts_again_knows_the_places(
 
 
 async def test_a_node_that_ceases_to_be_divided_ends_nothing_and_takes_nothing(
-    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+    cluster: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await submit(cluster, "first", "3g.40gb", monkeypatch)
     await cluster.runs(first)
@@ -132,33 +134,33 @@ async def test_a_node_that_ceases_to_be_divided_ends_nothing_and_takes_nothing(
 
 
 async def test_work_on_instances_of_an_admin_goes_on_when_others_begin_to_be_made(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after a restart of the scheduler."""
     amounts = {"nvidia.com/mig-1g.10gb": "7", "cpu": "64", "memory": "256Gi"}
     status = {"capacity": amounts, "allocatable": amounts}
     told = {"metadata": {"name": "by-hand"}, "status": status}
     by_hand = msgspec.convert(told, Node)
-    await see(desk, by_hand)
-    await desk.project("vision", 6)
-    first = await submit(desk, "first", "1g.10gb", monkeypatch)
-    await desk.runs(first)
-    await see(desk, by_hand, divided())
+    await see(harness, by_hand)
+    await harness.project("vision", 6)
+    first = await submit(harness, "first", "1g.10gb", monkeypatch)
+    await harness.runs(first)
+    await see(harness, by_hand, divided())
     both = [facts_of(one, node_set(one)) for one in (by_hand, divided())]
-    desk.loop = desk._fresh()
-    await recover(desk.loop, both, await desk.engine.list())
-    await desk.settle()
-    await see(desk, by_hand, divided())
-    assert await desk.phase(first) == "running"
-    assert not LiveState(desk.loop).faults().set_aside
-    second = await submit(desk, "second", "1g.10gb", monkeypatch)
-    await desk.runs(second)
-    assert [desk.engine.specs[task].node for task in desk.tasks_of(second)] == ["divided"]
+    harness.loop = harness._fresh()
+    await recover(harness.loop, both, await harness.engine.list())
+    await harness.settle()
+    await see(harness, by_hand, divided())
+    assert await harness.phase(first) == "running"
+    assert not LiveState(harness.loop).faults().set_aside
+    second = await submit(harness, "second", "1g.10gb", monkeypatch)
+    await harness.runs(second)
+    assert [harness.engine.specs[task].node for task in harness.tasks_of(second)] == ["divided"]
 
 
-async def test_a_model_that_nobody_knows_sets_the_node_aside(desk: Desk) -> None:
-    await see(desk, divided("A100"))
-    [fault] = LiveState(desk.loop).faults().set_aside
+async def test_a_model_that_nobody_knows_sets_the_node_aside(harness: SchedulerHarness) -> None:
+    await see(harness, divided("A100"))
+    [fault] = LiveState(harness.loop).faults().set_aside
     assert (fault.source, fault.key) == ("node", "divided")
     assert "carrel.dev/mig-model" in fault.message
     assert "A100-80GB" in fault.message
@@ -169,19 +171,19 @@ def work(**fields: Any) -> Workload:
     return Workload(meta=Meta(name="job", project="vision", uid="u"), spec=spec)
 
 
-async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> None:
+async def test_what_a_share_is_depends_on_what_nodes_there_are(harness: SchedulerHarness) -> None:
     """A share becomes an instance only where all GPUs are divided."""
-    await see(desk, divided(), divided("", 4, "plain"))
-    await desk.project("vision", 6)
+    await see(harness, divided(), divided("", 4, "plain"))
+    await harness.project("vision", 6)
     fits = fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))
-    live, asked = LiveState(desk.loop, fits), Resources(gpu_milli=250)
+    live, asked = LiveState(harness.loop, fits), Resources(gpu_milli=250)
     share = work(resources=asked)
     admit(share, live)
     assert share.spec.resources == asked
-    desk.facts = facts_of(divided(), node_set(divided()))
-    await desk.recover()
-    await see(desk, divided())
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    harness.facts = facts_of(divided(), node_set(divided()))
+    await harness.recover()
+    await see(harness, divided())
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     share = work(resources=asked)
     admit(share, live)
     assert share.spec.resources.mig_profile == "2g.20gb"
@@ -195,19 +197,19 @@ async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> No
 
 @pytest.mark.parametrize("external", [False, True], ids=["a job", "a pod of the Hub"])
 async def test_a_whole_gpu_is_the_largest_instance_where_nodes_give_nothing_else(
-    desk: Desk, *, external: bool
+    harness: SchedulerHarness, *, external: bool
 ) -> None:
     whole = Resources(gpu_milli=1000)
-    await see(desk, divided(), divided("", 4, "plain"))
-    await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    await see(harness, divided(), divided("", 4, "plain"))
+    await harness.project("vision", 6)
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     beside = work(resources=whole, external=external)
     admit(beside, live)
     assert beside.spec.resources == whole, "another node has whole ones"
-    desk.facts = facts_of(divided(), node_set(divided()))
-    await desk.recover()
-    await see(desk, divided())
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    harness.facts = facts_of(divided(), node_set(divided()))
+    await harness.recover()
+    await see(harness, divided())
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     only = work(resources=whole, external=external)
     admit(only, live)
     found = only.spec.resources
@@ -233,30 +235,32 @@ def by_hand(**instances: int) -> Node:
 )
 @pytest.mark.parametrize("external", [False, True], ids=["a job", "a workspace of the Hub"])
 async def test_a_share_that_no_node_gives_is_the_smallest_instance_that_holds_it(
-    desk: Desk, asked: Resources, profile: str, *, external: bool
+    harness: SchedulerHarness, asked: Resources, profile: str, *, external: bool
 ) -> None:
-    desk.facts = facts_of(by_hand(), node_set(by_hand()))
-    await desk.recover()
-    await see(desk, by_hand(one=4, one_media=1, two=2))
-    await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    harness.facts = facts_of(by_hand(), node_set(by_hand()))
+    await harness.recover()
+    await see(harness, by_hand(one=4, one_media=1, two=2))
+    await harness.project("vision", 6)
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     job = work(resources=asked, external=external)
     admit(job, live)
     found = job.spec.resources
     assert (found.mig_profile, found.gpu_milli) == (profile, 0)
-    uid = await desk.submit("vision", "job", resources=found)
-    [task] = desk.tasks_of(uid)
-    assert desk.engine.specs[task].mig_profile == profile
+    uid = await harness.submit("vision", "job", resources=found)
+    [task] = harness.tasks_of(uid)
+    assert harness.engine.specs[task].mig_profile == profile
 
 
 @pytest.mark.parametrize("milli", [300, 1000])
-async def test_what_no_instance_holds_is_refused_with_what_there_is(desk: Desk, milli: int) -> None:
+async def test_what_no_instance_holds_is_refused_with_what_there_is(
+    harness: SchedulerHarness, milli: int
+) -> None:
     """An instance that is less is given to nobody who does not ask for it."""
-    desk.facts = facts_of(by_hand(), node_set(by_hand()))
-    await desk.recover()
-    await see(desk, by_hand(one=4, two=2))
-    await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    harness.facts = facts_of(by_hand(), node_set(by_hand()))
+    await harness.recover()
+    await see(harness, by_hand(one=4, two=2))
+    await harness.project("vision", 6)
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     with pytest.raises(NotAdmitted) as refused:
         admit(work(resources=Resources(gpu_milli=milli)), live)
     found = refused.value
@@ -265,14 +269,14 @@ async def test_what_no_instance_holds_is_refused_with_what_there_is(desk: Desk, 
     assert told in found.detail
 
 
-async def test_nodes_of_two_models_say_what_they_give(desk: Desk) -> None:
+async def test_nodes_of_two_models_say_what_they_give(harness: SchedulerHarness) -> None:
     """Then a whole GPU is no instance, as nobody knows of which of them."""
     first, second = divided(), divided("A30-24GB", name="other")
-    desk.facts = facts_of(first, node_set(first))
-    await desk.recover()
-    await see(desk, first, second)
-    await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    harness.facts = facts_of(first, node_set(first))
+    await harness.recover()
+    await see(harness, first, second)
+    await harness.project("vision", 6)
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     with pytest.raises(NotAdmitted) as refused:
         admit(work(resources=Resources(gpu_milli=1000)), live)
     assert (refused.value.code, refused.value.field) == ("never_fits", "gpus")
@@ -280,29 +284,31 @@ async def test_nodes_of_two_models_say_what_they_give(desk: Desk) -> None:
     assert "GPUs of `divided` and `other` are divided" in refused.value.detail
 
 
-async def test_nodes_that_are_closed_to_a_job_are_not_named(desk: Desk) -> None:
+async def test_nodes_that_are_closed_to_a_job_are_not_named(harness: SchedulerHarness) -> None:
     tainted = msgspec.to_builtins(divided())
     tainted["spec"] = {"taints": [{"key": "theirs", "effect": "NoSchedule"}]}
-    await see(desk, msgspec.convert(tainted, Node), divided("", 1, "plain"))
-    await desk.project("vision", 6)
-    uids = [await desk.submit("vision", f"whole-{n}", gpus=1) for n in range(2)]
-    await desk.settle()
-    waits = (await desk.stored(uids[1])).status.reason
+    await see(harness, msgspec.convert(tainted, Node), divided("", 1, "plain"))
+    await harness.project("vision", 6)
+    uids = [await harness.submit("vision", f"whole-{n}", gpus=1) for n in range(2)]
+    await harness.settle()
+    waits = (await harness.stored(uids[1])).status.reason
     assert waits is not None
     assert "in use" in waits.sentence
     assert "divided" not in waits.sentence
 
 
-async def test_a_whole_gpu_of_divided_nodes_runs_as_an_instance(desk: Desk) -> None:
-    desk.facts = facts_of(divided(), node_set(divided()))
-    await desk.recover()
-    await see(desk, divided())
-    await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+async def test_a_whole_gpu_of_divided_nodes_runs_as_an_instance(harness: SchedulerHarness) -> None:
+    harness.facts = facts_of(divided(), node_set(divided()))
+    await harness.recover()
+    await see(harness, divided())
+    await harness.project("vision", 6)
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
     job = work(resources=Resources(gpu_milli=1000))
     admit(job, live)
     asked = msgspec.structs.replace(job.spec.resources, cpu_milli=100, memory_bytes=1 << 20)
-    uids = [await desk.submit("vision", name, resources=asked) for name in ("one", "two", "three")]
-    placed = [desk.engine.specs[task] for uid in uids for task in desk.tasks_of(uid)]
+    uids = [
+        await harness.submit("vision", name, resources=asked) for name in ("one", "two", "three")
+    ]
+    placed = [harness.engine.specs[task] for uid in uids for task in harness.tasks_of(uid)]
     assert [(one.mig_profile, one.mig_slots) for one in placed] == [("7g.80gb", 0xFF)] * 2
     assert len({one.devices for one in placed}) == 2

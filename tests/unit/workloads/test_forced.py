@@ -7,34 +7,34 @@ import pytest
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.state.events import StatusChanged, WorkloadChanged
 from carrel_schema.objects import Workload
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 @pytest.fixture
-async def forced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+async def forced(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch) -> SchedulerHarness:
     """A ledger for which what is gone has been let go, as a cluster's is."""
-    record = desk.ledger.record
+    record = harness.ledger.record
 
     async def tolerant(*, removed: Any = (), **rest: Any) -> Any:
-        there = {one.meta.uid for one in (await desk.ledger.list(Workload)).items}
+        there = {one.meta.uid for one in (await harness.ledger.list(Workload)).items}
         return await record(removed=[one for one in removed if one.meta.uid in there], **rest)
 
-    monkeypatch.setattr(desk.ledger, "record", tolerant)
-    await desk.project("vision", 4)
-    return desk
+    monkeypatch.setattr(harness.ledger, "record", tolerant)
+    await harness.project("vision", 4)
+    return harness
 
 
-async def take_away(desk: Desk, name: str) -> Workload:
-    return await desk.ledger.delete(Workload, name, "vision")
+async def take_away(harness: SchedulerHarness, name: str) -> Workload:
+    return await harness.ledger.delete(Workload, name, "vision")
 
 
-async def hear(desk: Desk, workload: Workload) -> None:
+async def hear(harness: SchedulerHarness, workload: Workload) -> None:
     version = workload.meta.resource_version
-    desk.loop.enqueue(WorkloadChanged(Change(ChangeType.DELETED, version, workload)))
-    await desk.settle()
+    harness.loop.enqueue(WorkloadChanged(Change(ChangeType.DELETED, version, workload)))
+    await harness.settle()
 
 
-async def test_its_tasks_are_ended_and_it_is_forgotten(forced: Desk) -> None:
+async def test_its_tasks_are_ended_and_it_is_forgotten(forced: SchedulerHarness) -> None:
     uid = await forced.submit("vision", "job")
     waits = await forced.submit("vision", "waits", gpus=4)
     await forced.runs(uid)
@@ -49,7 +49,9 @@ async def test_its_tasks_are_ended_and_it_is_forgotten(forced: Desk) -> None:
     assert (last.to_phase, last.gpu_milli) == ("stopped", 0)
 
 
-async def test_a_write_that_finds_nothing_is_no_end_of_the_scheduler(forced: Desk) -> None:
+async def test_a_write_that_finds_nothing_is_no_end_of_the_scheduler(
+    forced: SchedulerHarness,
+) -> None:
     uid = await forced.submit("vision", "job")
     other = await forced.submit("vision", "other")
     await forced.runs(other)
@@ -63,7 +65,7 @@ async def test_a_write_that_finds_nothing_is_no_end_of_the_scheduler(forced: Des
     assert await forced.phase(other) == "running"
 
 
-async def test_what_waits_is_forgotten_at_once(forced: Desk) -> None:
+async def test_what_waits_is_forgotten_at_once(forced: SchedulerHarness) -> None:
     await forced.submit("vision", "first", gpus=4)
     uid = await forced.submit("vision", "second", gpus=4)
     await hear(forced, await take_away(forced, "second"))

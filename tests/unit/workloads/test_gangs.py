@@ -11,49 +11,51 @@ from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.events import MembersMet, TaskSeen
 from carrel_schema.objects import Resources, WorkloadSpec
 from carrel_schema.sections import Elastic, Rendezvous
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
-async def gang(desk: Desk, project: str = "vision", workers: int = 2, **spec: Any) -> str:
+async def gang(
+    harness: SchedulerHarness, project: str = "vision", workers: int = 2, **spec: Any
+) -> str:
     """A distributed training with one GPU for each worker, submitted."""
     name = f"ddp-{workers}"
-    return await desk.submit(project, name, 1, kind="distributed", tasks=workers, **spec)
+    return await harness.submit(project, name, 1, kind="distributed", tasks=workers, **spec)
 
 
-def attempts(desk: Desk, uid: str) -> list[tuple[int, int]]:
+def attempts(harness: SchedulerHarness, uid: str) -> list[tuple[int, int]]:
     """(index, attempt) of the processes that are alive."""
-    return [(task.index, task.attempt) for task in desk.tasks_of(uid)]
+    return [(task.index, task.attempt) for task in harness.tasks_of(uid)]
 
 
 async def member_ends(
-    desk: Desk, uid: str, index: int, code: int | None, *, signal: int = 0
+    harness: SchedulerHarness, uid: str, index: int, code: int | None, *, signal: int = 0
 ) -> None:
-    (task,) = [one for one in desk.tasks_of(uid) if one.index == index]
-    desk.finish(task, code, signal=signal)
-    await desk.settle()
+    (task,) = [one for one in harness.tasks_of(uid) if one.index == index]
+    harness.finish(task, code, signal=signal)
+    await harness.settle()
 
 
-async def gpus_by_row(desk: Desk, uid: str) -> list[int]:
-    return [row.gpu_milli for row in await desk.ledger.transitions(workload_uid=uid)]
+async def gpus_by_row(harness: SchedulerHarness, uid: str) -> list[int]:
+    return [row.gpu_milli for row in await harness.ledger.transitions(workload_uid=uid)]
 
 
-async def test_nothing_starts_until_all_fit_and_then_all_do(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    other = await desk.submit("vision", "other", 2)
-    await desk.runs(other)
-    uid = await gang(desk, workers=3)
-    assert (await desk.phase(uid), attempts(desk, uid)) == ("pending", [])
-    await desk.ends(other)
-    assert attempts(desk, uid) == [(0, 0), (1, 0), (2, 0)]
-    await desk.runs(uid)
-    assert await desk.phase(uid) == "running"
-    assert await gpus_by_row(desk, uid) == [0, 3000, 3000]
+async def test_nothing_starts_until_all_fit_and_then_all_do(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    other = await harness.submit("vision", "other", 2)
+    await harness.runs(other)
+    uid = await gang(harness, workers=3)
+    assert (await harness.phase(uid), attempts(harness, uid)) == ("pending", [])
+    await harness.ends(other)
+    assert attempts(harness, uid) == [(0, 0), (1, 0), (2, 0)]
+    await harness.runs(uid)
+    assert await harness.phase(uid) == "running"
+    assert await gpus_by_row(harness, uid) == [0, 3000, 3000]
 
 
-async def test_members_are_told_where_they_meet(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await gang(desk, workers=2)
-    told = [desk.engine.specs[task].environment for task in desk.tasks_of(uid)]
+async def test_members_are_told_where_they_meet(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await gang(harness, workers=2)
+    told = [harness.engine.specs[task].environment for task in harness.tasks_of(uid)]
     (port,) = {one["MASTER_PORT"] for one in told}
     assert [one["RANK"] for one in told] == ["0", "1"]
     assert [one["WORLD_SIZE"] for one in told] == ["2", "2"]
@@ -61,177 +63,187 @@ async def test_members_are_told_where_they_meet(desk: Desk) -> None:
     assert {one["PET_NNODES"] for one in told} == {"2"}
     assert {one["JAX_COORDINATOR_ADDRESS"] for one in told} == {f"127.0.0.1:{port}"}
     assert told[1]["CARREL_MEMBERS"] == "ddp-2-0=127.0.0.1,ddp-2-1=127.0.0.1"
-    stored = (await desk.stored(uid)).status.tasks[0].ports
+    stored = (await harness.stored(uid)).status.tasks[0].ports
     assert stored == {shape.RENDEZVOUS: int(port)}
 
 
-async def test_a_lost_worker_ends_all_and_all_start_again_from_the_next_attempt(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await gang(desk, workers=3)
-    await desk.runs(uid)
-    await member_ends(desk, uid, 1, None, signal=9)
-    status = (await desk.stored(uid)).status
+async def test_a_lost_worker_ends_all_and_all_start_again_from_the_next_attempt(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
+    uid = await gang(harness, workers=3)
+    await harness.runs(uid)
+    await member_ends(harness, uid, 1, None, signal=9)
+    status = (await harness.stored(uid)).status
     assert status.phase == "running"
     assert status.reason is not None
     assert "worker 1: signal 9" in status.reason.sentence
-    assert {task.index for task in desk.engine.stopping} == {0, 2}
-    await desk.ends(uid, 143)
-    status = (await desk.stored(uid)).status
+    assert {task.index for task in harness.engine.stopping} == {0, 2}
+    await harness.ends(uid, 143)
+    status = (await harness.stored(uid)).status
     assert (status.phase, status.failures, status.attempt) == ("pending", 1, 1)
     assert status.reason is not None
     assert "worker 1: signal 9" in status.reason.sentence
-    await desk.wait(10.0)
-    assert attempts(desk, uid) == [(0, 1), (1, 1), (2, 1)]
+    await harness.wait(10.0)
+    assert attempts(harness, uid) == [(0, 1), (1, 1), (2, 1)]
 
 
-async def test_a_worker_lost_with_its_node_is_no_failure(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await gang(desk, workers=2)
-    await desk.runs(uid)
-    (first, _) = desk.tasks_of(uid)
+async def test_a_worker_lost_with_its_node_is_no_failure(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await gang(harness, workers=2)
+    await harness.runs(uid)
+    (first, _) = harness.tasks_of(uid)
     gone = msgspec.structs.replace(
-        desk.engine.alive.pop(first), phase=TaskPhase.ENDED, lost=True, ended_at=desk.now
+        harness.engine.alive.pop(first), phase=TaskPhase.ENDED, lost=True, ended_at=harness.now
     )
-    desk.loop.enqueue(TaskSeen(gone))
-    await desk.settle()
-    await desk.ends(uid, 143)
-    status = (await desk.stored(uid)).status
+    harness.loop.enqueue(TaskSeen(gone))
+    await harness.settle()
+    await harness.ends(uid, 143)
+    status = (await harness.stored(uid)).status
     assert (status.phase, status.failures) == ("starting", 0)
-    assert attempts(desk, uid) == [(0, 1), (1, 1)]
+    assert attempts(harness, uid) == [(0, 1), (1, 1)]
 
 
-async def test_the_first_to_be_done_leaves_its_room_and_the_others_go_on(desk: Desk) -> None:
-    await desk.project("vision", 2)
-    uid = await gang(desk, workers=4)
-    await desk.runs(uid)
-    waiting = await desk.submit("vision", "waiting")
-    await member_ends(desk, uid, 0, 0)
-    assert await desk.phases(uid, waiting) == ["running", "starting"]
-    assert await gpus_by_row(desk, uid) == [0, 4000, 4000, 4000, 3000]
-    assert (await desk.stored(uid)).status.tasks[0].place == "done"
-    await desk.ends(uid, 0)
-    assert await desk.phase(uid) == "succeeded"
+async def test_the_first_to_be_done_leaves_its_room_and_the_others_go_on(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 2)
+    uid = await gang(harness, workers=4)
+    await harness.runs(uid)
+    waiting = await harness.submit("vision", "waiting")
+    await member_ends(harness, uid, 0, 0)
+    assert await harness.phases(uid, waiting) == ["running", "starting"]
+    assert await gpus_by_row(harness, uid) == [0, 4000, 4000, 4000, 3000]
+    assert (await harness.stored(uid)).status.tasks[0].place == "done"
+    await harness.ends(uid, 0)
+    assert await harness.phase(uid) == "succeeded"
 
 
-async def test_when_a_worker_fails_after_others_were_done_all_come_again(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await gang(desk, workers=3)
-    await desk.runs(uid)
-    await member_ends(desk, uid, 0, 0)
-    await member_ends(desk, uid, 1, 3)
-    await desk.ends(uid, 143)
-    assert await desk.phase(uid) == "pending"
-    await desk.wait(10.0)
-    assert attempts(desk, uid) == [(0, 1), (1, 1), (2, 1)]
-    await desk.runs(uid)
-    await desk.ends(uid, 0)
-    assert await desk.phase(uid) == "succeeded"
+async def test_when_a_worker_fails_after_others_were_done_all_come_again(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
+    uid = await gang(harness, workers=3)
+    await harness.runs(uid)
+    await member_ends(harness, uid, 0, 0)
+    await member_ends(harness, uid, 1, 3)
+    await harness.ends(uid, 143)
+    assert await harness.phase(uid) == "pending"
+    await harness.wait(10.0)
+    assert attempts(harness, uid) == [(0, 1), (1, 1), (2, 1)]
+    await harness.runs(uid)
+    await harness.ends(uid, 0)
+    assert await harness.phase(uid) == "succeeded"
 
 
-async def test_a_preempted_gang_of_which_one_was_done_comes_back_whole(desk: Desk) -> None:
-    await desk.project("vision", 1)
-    await desk.project("language", 3)
-    uid = await gang(desk, workers=3)
-    await desk.runs(uid)
-    await member_ends(desk, uid, 0, 0)
-    claim = await desk.submit("language", "claim", 3)
-    assert await desk.phases(uid, claim) == ["preempting", "pending"]
-    await desk.ends(uid, 143)
-    assert await desk.phases(uid, claim) == ["pending", "starting"]
-    await desk.runs(claim)
-    await desk.ends(claim)
-    assert attempts(desk, uid) == [(0, 1), (1, 1), (2, 1)]
+async def test_a_preempted_gang_of_which_one_was_done_comes_back_whole(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 1)
+    await harness.project("language", 3)
+    uid = await gang(harness, workers=3)
+    await harness.runs(uid)
+    await member_ends(harness, uid, 0, 0)
+    claim = await harness.submit("language", "claim", 3)
+    assert await harness.phases(uid, claim) == ["preempting", "pending"]
+    await harness.ends(uid, 143)
+    assert await harness.phases(uid, claim) == ["pending", "starting"]
+    await harness.runs(claim)
+    await harness.ends(claim)
+    assert attempts(harness, uid) == [(0, 1), (1, 1), (2, 1)]
 
 
-async def test_when_the_first_of_an_mpi_gang_is_done_the_gang_is(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await gang(desk, workers=3, rendezvous=Rendezvous(launcher="mpi"))
-    first, second, _ = (desk.engine.specs[task] for task in desk.tasks_of(uid))
+async def test_when_the_first_of_an_mpi_gang_is_done_the_gang_is(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await gang(harness, workers=3, rendezvous=Rendezvous(launcher="mpi"))
+    first, second, _ = (harness.engine.specs[task] for task in harness.tasks_of(uid))
     assert first.command == ("python", "train.py")
     assert second.command[-1] == "carrel.job.mpi.member"
     assert first.files["hostfile"] == "ddp-3-0\nddp-3-1\nddp-3-2\n"
-    await desk.runs(uid)
-    await member_ends(desk, uid, 0, 0)
-    await desk.ends(uid, 143)
-    assert await desk.phase(uid) == "succeeded"
+    await harness.runs(uid)
+    await member_ends(harness, uid, 0, 0)
+    await harness.ends(uid, 143)
+    assert await harness.phase(uid) == "succeeded"
 
 
-async def test_an_elastic_gang_grows_shrinks_and_grows_under_fresh_ids(desk: Desk) -> None:
-    await desk.project("vision", 2)
-    await desk.project("language", 2)
-    claim = await desk.submit("language", "claim", 2)
-    await desk.runs(claim)
-    uid = await gang(desk, workers=4, elastic=Elastic(min_tasks=1))
-    assert attempts(desk, uid) == [(0, 0), (1, 0)]
-    assert desk.engine.specs[TaskId(uid, 0, 0)].environment["PET_NNODES"] == "1:4"
-    await desk.runs(uid)
-    await desk.ends(claim)
-    assert attempts(desk, uid) == [(0, 0), (1, 0), (2, 0), (3, 0)]
-    await desk.runs(uid)
-    again = await desk.submit("language", "again", 1)
-    status = (await desk.stored(uid)).status
+async def test_an_elastic_gang_grows_shrinks_and_grows_under_fresh_ids(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 2)
+    await harness.project("language", 2)
+    claim = await harness.submit("language", "claim", 2)
+    await harness.runs(claim)
+    uid = await gang(harness, workers=4, elastic=Elastic(min_tasks=1))
+    assert attempts(harness, uid) == [(0, 0), (1, 0)]
+    assert harness.engine.specs[TaskId(uid, 0, 0)].environment["PET_NNODES"] == "1:4"
+    await harness.runs(uid)
+    await harness.ends(claim)
+    assert attempts(harness, uid) == [(0, 0), (1, 0), (2, 0), (3, 0)]
+    await harness.runs(uid)
+    again = await harness.submit("language", "again", 1)
+    status = (await harness.stored(uid)).status
     assert status.phase == "running"
     assert status.reason is not None
     assert status.reason.sentence.startswith("Gives back 1 of its 4 workers.")
-    assert {task.index for task in desk.engine.stopping} == {3}
-    await member_ends(desk, uid, 3, 143)
-    assert await desk.phase(again) == "starting"
-    assert (await desk.stored(uid)).status.reason is None
-    await desk.runs(again)
-    await desk.ends(again)
-    assert attempts(desk, uid) == [(0, 0), (1, 0), (2, 0), (3, 1)]
-    await desk.runs(uid)
-    assert (await gpus_by_row(desk, uid))[-1] == 4000
-    await member_ends(desk, uid, 2, 1)
-    await desk.ends(uid, 143)
-    await desk.wait(10.0)
-    assert attempts(desk, uid) == [(index, 2) for index in range(4)]
+    assert {task.index for task in harness.engine.stopping} == {3}
+    await member_ends(harness, uid, 3, 143)
+    assert await harness.phase(again) == "starting"
+    assert (await harness.stored(uid)).status.reason is None
+    await harness.runs(again)
+    await harness.ends(again)
+    assert attempts(harness, uid) == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    await harness.runs(uid)
+    assert (await gpus_by_row(harness, uid))[-1] == 4000
+    await member_ends(harness, uid, 2, 1)
+    await harness.ends(uid, 143)
+    await harness.wait(10.0)
+    assert attempts(harness, uid) == [(index, 2) for index in range(4)]
 
 
-async def test_t4_one_task_gets_idle_gpus_and_gives_them_back(desk_2: Desk) -> None:
-    desk = desk_2
-    await desk.project("vision", 2)
+async def test_t4_one_task_gets_idle_gpus_and_gives_them_back(harness_2: SchedulerHarness) -> None:
+    harness = harness_2
+    await harness.project("vision", 2)
     elastic = Elastic(gpus_of_task=True)
-    uid = await desk.submit("vision", "elastic", 1, elastic=elastic)
-    await desk.runs(uid)
-    (task,) = desk.tasks_of(uid)
-    assert len(desk.engine.specs[task].devices) == 2
-    filler = await desk.submit("vision", "filler", 1, kind="workspace", preemptible=False)
-    assert await desk.phases(uid, filler) == ["running", "pending"]
-    assert task in desk.engine.stopping
-    await desk.ends(uid, 143)
-    assert await desk.phases(uid, filler) == ["starting", "starting"]
-    (task,) = desk.tasks_of(uid)
-    assert len(desk.engine.specs[task].devices) == 1
-    await desk.runs(uid, filler)
-    await desk.change(uid, delete=True)
-    await desk.ends(uid, 143)
-    pair = await desk.submit("vision", "pair", 2, elastic=elastic)
-    (task,) = desk.tasks_of(pair)
-    assert len(desk.engine.specs[task].devices) == 1
-    await desk.runs(pair)
-    await desk.ends(filler)
-    assert task in desk.engine.stopping
-    await desk.ends(pair, 143)
-    (task,) = desk.tasks_of(pair)
-    assert len(desk.engine.specs[task].devices) == 2
-    await desk.runs(pair)
-    assert await desk.phase(pair) == "running"
-    assert await gpus_by_row(desk, pair) == [0, 1000, 1000, 2000, 2000, 2000]
-    await desk.ends(pair, 0)
-    assert await desk.phase(pair) == "succeeded"
+    uid = await harness.submit("vision", "elastic", 1, elastic=elastic)
+    await harness.runs(uid)
+    (task,) = harness.tasks_of(uid)
+    assert len(harness.engine.specs[task].devices) == 2
+    filler = await harness.submit("vision", "filler", 1, kind="workspace", preemptible=False)
+    assert await harness.phases(uid, filler) == ["running", "pending"]
+    assert task in harness.engine.stopping
+    await harness.ends(uid, 143)
+    assert await harness.phases(uid, filler) == ["starting", "starting"]
+    (task,) = harness.tasks_of(uid)
+    assert len(harness.engine.specs[task].devices) == 1
+    await harness.runs(uid, filler)
+    await harness.change(uid, delete=True)
+    await harness.ends(uid, 143)
+    pair = await harness.submit("vision", "pair", 2, elastic=elastic)
+    (task,) = harness.tasks_of(pair)
+    assert len(harness.engine.specs[task].devices) == 1
+    await harness.runs(pair)
+    await harness.ends(filler)
+    assert task in harness.engine.stopping
+    await harness.ends(pair, 143)
+    (task,) = harness.tasks_of(pair)
+    assert len(harness.engine.specs[task].devices) == 2
+    await harness.runs(pair)
+    assert await harness.phase(pair) == "running"
+    assert await gpus_by_row(harness, pair) == [0, 1000, 1000, 2000, 2000, 2000]
+    await harness.ends(pair, 0)
+    assert await harness.phase(pair) == "succeeded"
 
 
-async def test_two_shares_of_one_gpu_are_told_what_is_theirs(desk: Desk) -> None:
-    await desk.project("vision", 1)
-    small = await desk.submit("vision", "small", 0.3)
-    half = await desk.submit("vision", "half", 0.5)
-    specs = [desk.engine.specs[task] for uid in (small, half) for task in desk.tasks_of(uid)]
+async def test_two_shares_of_one_gpu_are_told_what_is_theirs(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 1)
+    small = await harness.submit("vision", "small", 0.3)
+    half = await harness.submit("vision", "half", 0.5)
+    specs = [harness.engine.specs[task] for uid in (small, half) for task in harness.tasks_of(uid)]
     assert specs[0].devices == specs[1].devices
     assert specs[0].environment["CARREL_GPU_SHARE"] == "0.3"
     assert specs[0].environment["CARREL_GPU_MEMORY_MIB"] == "7200"
     assert [spec.gpu_memory_mib for spec in specs] == [7200, 12000]
-    assert (await gpus_by_row(desk, small))[-1] == 300
+    assert (await gpus_by_row(harness, small))[-1] == 300
 
 
 @pytest.mark.parametrize(
@@ -244,63 +256,67 @@ def test_sizes_of_a_task_whose_gpus_change(gpus: int, largest: int, least: int, 
     assert (shape.least_parts(spec), shape.most_parts(spec, largest)) == (least, most)
 
 
-async def test_protected_elastic_work_protects_its_minimum_only(desk: Desk) -> None:
-    await desk.project("vision", 1)
-    await desk.project("language", 3)
-    uid = await gang(desk, workers=4, elastic=Elastic(min_tasks=1), preemptible=False)
-    workload = await desk.stored(uid)
+async def test_protected_elastic_work_protects_its_minimum_only(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 1)
+    await harness.project("language", 3)
+    uid = await gang(harness, workers=4, elastic=Elastic(min_tasks=1), preemptible=False)
+    workload = await harness.stored(uid)
     assert shape.preemptibility(workload) is Preemptibility.SURPLUS
-    await desk.runs(uid)
-    claim = await desk.submit("language", "claim", 3)
-    assert {task.index for task in desk.engine.stopping} == {1, 2, 3}
+    await harness.runs(uid)
+    claim = await harness.submit("language", "claim", 3)
+    assert {task.index for task in harness.engine.stopping} == {1, 2, 3}
     for index in (1, 2, 3):
-        await member_ends(desk, uid, index, 143)
-    assert await desk.phases(uid, claim) == ["running", "starting"]
+        await member_ends(harness, uid, index, 143)
+    assert await harness.phases(uid, claim) == ["running", "starting"]
 
 
-async def test_a_worker_that_never_meets_the_others_ends_the_gang_by_name(desk: Desk) -> None:
-    await desk.project("vision", 4)
+async def test_a_worker_that_never_meets_the_others_ends_the_gang_by_name(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
     rendezvous = Rendezvous(join_timeout_seconds=60.0)
-    uid = await gang(desk, workers=3, rendezvous=rendezvous)
-    await desk.runs(uid)
-    desk.loop.enqueue(MembersMet(uid, frozenset({0, 2})))
-    await desk.wait(61.0)
-    status = (await desk.stored(uid)).status
+    uid = await gang(harness, workers=3, rendezvous=rendezvous)
+    await harness.runs(uid)
+    harness.loop.enqueue(MembersMet(uid, frozenset({0, 2})))
+    await harness.wait(61.0)
+    status = (await harness.stored(uid)).status
     assert status.reason is not None
     assert "worker 1 has not met the others at port" in status.reason.sentence
-    await desk.ends(uid, 143)
-    status = (await desk.stored(uid)).status
+    await harness.ends(uid, 143)
+    status = (await harness.stored(uid)).status
     assert (status.phase, status.failures) == ("pending", 1)
     assert status.reason is not None
     assert "worker 1 has not met the others" in status.reason.sentence
 
 
-async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(desk: Desk) -> None:
-    await desk.project("vision", 4)
+async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
     rendezvous = Rendezvous(join_timeout_seconds=60.0)
-    met = await gang(desk, workers=2, rendezvous=rendezvous)
-    await desk.runs(met)
-    desk.loop.enqueue(MembersMet(met, frozenset({0})))
-    await desk.settle()
-    desk.loop.enqueue(MembersMet(met, frozenset({1})))
-    await desk.settle()
-    elsewhere = await desk.submit(
+    met = await gang(harness, workers=2, rendezvous=rendezvous)
+    await harness.runs(met)
+    harness.loop.enqueue(MembersMet(met, frozenset({0})))
+    await harness.settle()
+    harness.loop.enqueue(MembersMet(met, frozenset({1})))
+    await harness.settle()
+    elsewhere = await harness.submit(
         "vision", "elsewhere", kind="distributed", tasks=2, rendezvous=rendezvous
     )
-    await desk.runs(elsewhere)
-    await desk.wait(120.0)
-    assert await desk.phases(met, elsewhere) == ["running", "running"]
-    assert not desk.engine.stopping
+    await harness.runs(elsewhere)
+    await harness.wait(120.0)
+    assert await harness.phases(met, elsewhere) == ["running", "running"]
+    assert not harness.engine.stopping
 
 
-async def test_nobody_waits_for_the_members_of_an_mpi_gang_also_after_a_restart(desk: Desk) -> None:
-    await desk.project("vision", 4)
+async def test_nobody_waits_for_the_members_of_an_mpi_gang_also_after_a_restart(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
     rendezvous = Rendezvous(launcher="mpi", join_timeout_seconds=60.0)
-    uid = await gang(desk, workers=2, rendezvous=rendezvous)
-    await desk.runs(uid)
+    uid = await gang(harness, workers=2, rendezvous=rendezvous)
+    await harness.runs(uid)
     for _ in range(2):
-        desk.loop.enqueue(MembersMet(uid, frozenset({0})))
-        await desk.wait(120.0)
-        assert await desk.phase(uid) == "running"
-        assert not desk.engine.stopping
-        await desk.recover()
+        harness.loop.enqueue(MembersMet(uid, frozenset({0})))
+        await harness.wait(120.0)
+        assert await harness.phase(uid) == "running"
+        assert not harness.engine.stopping
+        await harness.recover()

@@ -4,7 +4,7 @@ import pytest
 
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.gpu_series import MOST_POINTS, GpuSeries
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 def test_the_mean_survives_the_thinning() -> None:
@@ -19,15 +19,15 @@ def test_the_mean_survives_the_thinning() -> None:
     assert points[-1].at == 19_999.0
 
 
-async def test_readings_of_a_workload_are_told(desk: Desk) -> None:
-    await desk.project("vision", 2)
-    uid = await desk.submit("vision", "train-1", 2)
-    live = LiveState(desk.loop)
-    await desk.runs(uid)
-    await desk.gpus_work(0)
-    await desk.wait(60.0)
-    await desk.gpus_work()
-    await desk.wait(60.0)
+async def test_readings_of_a_workload_are_told(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 2)
+    uid = await harness.submit("vision", "train-1", 2)
+    live = LiveState(harness.loop)
+    await harness.runs(uid)
+    await harness.gpus_work(0)
+    await harness.wait(60.0)
+    await harness.gpus_work()
+    await harness.wait(60.0)
     found = live.gpu_use(uid)
     assert found is not None
     assert found.project == "vision"

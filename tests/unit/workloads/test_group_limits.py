@@ -8,21 +8,21 @@ from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened
-from unit.workloads.test_open_groups import MachineDesk
+from unit.workloads.test_open_groups import MachineHarness
 
 
 async def test_work_waits_for_the_limit_of_the_machines_group(
     empty_ledger: Path, tmp_path: Path
 ) -> None:
     """On one machine the only group is called after its GPUs."""
-    async with opened(empty_ledger, tmp_path, 4, MachineDesk) as desk:
-        await desk.recover()
-        (group,) = desk.loop.external_pods.node_groups()
-        await desk.project("vision", 4, node_group_limits={group: 1.5})
-        first = await desk.submit("vision", "first", gpus=1)
-        second = await desk.submit("vision", "second", gpus=1)
-        assert await desk.phases(first, second) == ["starting", "pending"]
-        reason = (await desk.stored(second)).status.reason
+    async with opened(empty_ledger, tmp_path, 4, MachineHarness) as harness:
+        await harness.recover()
+        (group,) = harness.loop.external_pods.node_groups()
+        await harness.project("vision", 4, node_group_limits={group: 1.5})
+        first = await harness.submit("vision", "first", gpus=1)
+        second = await harness.submit("vision", "second", gpus=1)
+        assert await harness.phases(first, second) == ["starting", "pending"]
+        reason = (await harness.stored(second)).status.reason
         assert reason is not None
         assert reason.token == "OverNodeGroupLimit"
         assert reason.sentence == (
@@ -32,7 +32,7 @@ async def test_work_waits_for_the_limit_of_the_machines_group(
         spec = WorkloadSpec(kind="training", user="ada", resources=Resources(gpu_milli=2000))
         asked = Workload(meta=Meta(name="job", project="vision", uid="u"), spec=spec)
         with pytest.raises(NotAdmitted) as refused:
-            admit(asked, LiveState(desk.loop))
+            admit(asked, LiveState(harness.loop))
         assert (refused.value.code, refused.value.field) == ("limit_never_met", "gpus")
 
 
@@ -40,20 +40,20 @@ async def test_work_takes_back_what_is_guaranteed_in_the_machines_group(
     empty_ledger: Path, tmp_path: Path
 ) -> None:
     """Though whoever holds it is within the quota in all; and who gives way reads why."""
-    async with opened(empty_ledger, tmp_path, 2, MachineDesk) as desk:
-        await desk.recover()
-        (group,) = desk.loop.external_pods.node_groups()
-        await desk.project("vision", 1, node_group_quotas={group: 1})
-        await desk.project("speech", 2)
-        both = [await desk.submit("speech", f"job{i}", gpus=1) for i in range(2)]
-        assert await desk.phases(*both) == ["starting", "starting"]
-        mine = await desk.submit("vision", "mine", gpus=1)
-        assert sorted(await desk.phases(*both)) == ["preempting", "starting"]
-        (gone,) = [one for one in both if (await desk.phases(one)) == ["preempting"]]
-        reason = (await desk.stored(gone)).status.reason
+    async with opened(empty_ledger, tmp_path, 2, MachineHarness) as harness:
+        await harness.recover()
+        (group,) = harness.loop.external_pods.node_groups()
+        await harness.project("vision", 1, node_group_quotas={group: 1})
+        await harness.project("speech", 2)
+        both = [await harness.submit("speech", f"job{i}", gpus=1) for i in range(2)]
+        assert await harness.phases(*both) == ["starting", "starting"]
+        mine = await harness.submit("vision", "mine", gpus=1)
+        assert sorted(await harness.phases(*both)) == ["preempting", "starting"]
+        (gone,) = [one for one in both if (await harness.phases(one)) == ["preempting"]]
+        reason = (await harness.stored(gone)).status.reason
         assert reason is not None
         assert reason.sentence == (
             f"Preempted by `vision`, which reclaimed its guaranteed quota in node group `{group}` "
             "for `mine`."
         )
-        assert await desk.phases(mine) == ["pending"]
+        assert await harness.phases(mine) == ["pending"]

@@ -14,13 +14,13 @@ from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 PROFILE = "1g.10gb"
 
 
 @pytest.fixture
-async def cluster(desk: Desk) -> Desk:
+async def cluster(harness: SchedulerHarness) -> SchedulerHarness:
     """A node with a GPU, and another one that is divided."""
     amounts = {
         "nvidia.com/gpu": "1",
@@ -36,10 +36,10 @@ async def cluster(desk: Desk) -> Desk:
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    desk.loop.enqueue(ExternalEvents((NodeSeen(msgspec.convert(told, Node)), AllReconciled())))
-    await desk.settle()
-    await desk.project("vision", 1)
-    return desk
+    harness.loop.enqueue(ExternalEvents((NodeSeen(msgspec.convert(told, Node)), AllReconciled())))
+    await harness.settle()
+    await harness.project("vision", 1)
+    return harness
 
 
 def asks(profile: str, name: str = "job") -> Workload:
@@ -53,7 +53,7 @@ def asks(profile: str, name: str = "job") -> Workload:
     return Workload(meta=Meta(name=name, project="vision", uid="u"), spec=spec)
 
 
-async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: Desk) -> None:
+async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: SchedulerHarness) -> None:
     live = LiveState(
         cluster.loop,
         fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer"))),
@@ -69,12 +69,12 @@ async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: Desk) 
 
 
 async def test_they_are_parts_of_gpus_of_project_and_node(
-    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+    cluster: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def resources(**_: object) -> Resources:
         return Resources(mig_profile=PROFILE)
 
-    monkeypatch.setattr("unit.workloads.desk.Resources", resources)
+    monkeypatch.setattr("unit.workloads.harness.Resources", resources)
     uid = await cluster.submit("vision", "three", tasks=3)
     await cluster.runs(uid)
     assert [cluster.engine.specs[task].mig_profile for task in cluster.tasks_of(uid)] == [

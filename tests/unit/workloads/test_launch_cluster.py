@@ -50,9 +50,9 @@ def test_programs_are_the_images_own() -> None:
 
 def test_what_the_engine_has_to_know_of_a_pod() -> None:
     resources = Resources(gpu_milli=1000)
-    desk = WorkloadSpec(
+    workspace = WorkloadSpec(
         kind="workspace", external=True, image="desk:1", resources=resources, user="ada"
     )
-    (one,) = launched(desk)
+    (one,) = launched(workspace)
     assert (one.kind, one.external, one.image, one.gpu_milli) == ("workspace", True, "desk:1", 1000)
     assert (one.device_uuids, one.checkpoint_dir) == ((), "")

@@ -16,157 +16,165 @@ from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.answers import DeviceView
 from carrel_schema.sections import Retries
-from unit.workloads.desk import NODE, Desk, node_facts
+from unit.workloads.harness import NODE, SchedulerHarness, node_facts
 
 
-def shown(desk: Desk, node: str = NODE) -> list[DeviceView]:
-    return list(next(one for one in LiveState(desk.loop).nodes() if one.name == node).devices)
+def shown(harness: SchedulerHarness, node: str = NODE) -> list[DeviceView]:
+    return list(next(one for one in LiveState(harness.loop).nodes() if one.name == node).devices)
 
 
-def on_device(desk: Desk, device: int) -> TaskId:
-    return next(one for one in desk.engine.alive if device in desk.engine.specs[one].devices)
+def on_device(harness: SchedulerHarness, device: int) -> TaskId:
+    return next(one for one in harness.engine.alive if device in harness.engine.specs[one].devices)
 
 
-async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(desk: Desk) -> None:
+async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(
+    harness: SchedulerHarness,
+) -> None:
     """4 GPUs in use, 2 after the restart."""
-    await desk.project("vision", 4)
-    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
-    await desk.runs(*uids)
-    stays = [on_device(desk, 0), on_device(desk, 1)]
-    lost = [on_device(desk, 2), on_device(desk, 3)]
-    desk.facts = node_facts(2)
-    await desk.recover()
-    assert [device.broken for device in shown(desk)] == [False, False, True, True]
-    assert shown(desk)[3].message == NOT_SHOWN
-    [view] = LiveState(desk.loop).nodes()
+    await harness.project("vision", 4)
+    uids = [await harness.submit("vision", f"job-{number}") for number in range(4)]
+    await harness.runs(*uids)
+    stays = [on_device(harness, 0), on_device(harness, 1)]
+    lost = [on_device(harness, 2), on_device(harness, 3)]
+    harness.facts = node_facts(2)
+    await harness.recover()
+    assert [device.broken for device in shown(harness)] == [False, False, True, True]
+    assert shown(harness)[3].message == NOT_SHOWN
+    [view] = LiveState(harness.loop).nodes()
     assert (view.gpu_milli, view.gpu_allocated_milli) == (2000, 2000)
-    assert set(desk.engine.stopping) == set(lost)
-    assert await desk.phases(*(task.workload_uid for task in stays)) == ["running"] * 2
+    assert set(harness.engine.stopping) == set(lost)
+    assert await harness.phases(*(task.workload_uid for task in stays)) == ["running"] * 2
     for task in lost:
-        desk.finish(task, None, signal=15)
-    await desk.settle()
+        harness.finish(task, None, signal=15)
+    await harness.settle()
     for task in lost:
-        stored = await desk.stored(task.workload_uid)
+        stored = await harness.stored(task.workload_uid)
         assert (stored.status.phase, stored.status.failures) == ("pending", 0)
-    desk.finish(stays[0])
-    await desk.wait(60.0)
-    phases = sorted(await desk.phases(*(task.workload_uid for task in lost)))
+    harness.finish(stays[0])
+    await harness.wait(60.0)
+    phases = sorted(await harness.phases(*(task.workload_uid for task in lost)))
     assert phases == ["pending", "starting"]
-    assert on_device(desk, 0).workload_uid in {task.workload_uid for task in lost}
+    assert on_device(harness, 0).workload_uid in {task.workload_uid for task in lost}
 
 
-async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
-    await desk.runs(*uids)
-    task = on_device(desk, 3)
-    desk.loop.enqueue(DevicesSampled(node_facts(3), ()))
-    await desk.settle()
-    assert list(desk.engine.stopping) == [task]
-    assert shown(desk)[3].broken
-    desk.finish(task, 1)
-    await desk.settle()
-    stored = await desk.stored(task.workload_uid)
+async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
+    uids = [await harness.submit("vision", f"job-{number}") for number in range(4)]
+    await harness.runs(*uids)
+    task = on_device(harness, 3)
+    harness.loop.enqueue(DevicesSampled(node_facts(3), ()))
+    await harness.settle()
+    assert list(harness.engine.stopping) == [task]
+    assert shown(harness)[3].broken
+    harness.finish(task, 1)
+    await harness.settle()
+    stored = await harness.stored(task.workload_uid)
     assert (stored.status.phase, stored.status.failures) == ("pending", 0)
     reason = stored.status.reason
     assert reason is not None
-    desk.loop.enqueue(DevicesSampled(node_facts(4), ()))  # it is back
-    await desk.wait(60.0)
-    assert not shown(desk)[3].broken
-    assert await desk.phase(task.workload_uid) == "starting"
+    harness.loop.enqueue(DevicesSampled(node_facts(4), ()))  # it is back
+    await harness.wait(60.0)
+    assert not shown(harness)[3].broken
+    assert await harness.phase(task.workload_uid) == "starting"
 
 
-async def test_a_workspace_on_a_lost_gpu_stops_and_says_so(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "room", kind="workspace", gpus=4)
-    await desk.runs(uid)
-    desk.loop.enqueue(DevicesSampled(node_facts(2), ()))
-    await desk.settle()
-    await desk.ends(uid, None, signal=15)
-    stored = await desk.stored(uid)
+async def test_a_workspace_on_a_lost_gpu_stops_and_says_so(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "room", kind="workspace", gpus=4)
+    await harness.runs(uid)
+    harness.loop.enqueue(DevicesSampled(node_facts(2), ()))
+    await harness.settle()
+    await harness.ends(uid, None, signal=15)
+    stored = await harness.stored(uid)
     assert stored.status.phase == "stopped"
     assert stored.status.reason is not None
     assert stored.status.reason.sentence == "Stopped: GPUs 2, 3 of desk were lost."
 
 
-async def test_a_gang_on_a_lost_gpu_starts_again_together(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "gang", kind="distributed", tasks=3)
-    await desk.runs(uid)
-    desk.loop.enqueue(DevicesSampled(node_facts(2), ()))
-    await desk.settle()
-    assert len(desk.engine.stopping) == 3
-    await desk.ends(uid, None, signal=15)
-    stored = await desk.stored(uid)
+async def test_a_gang_on_a_lost_gpu_starts_again_together(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "gang", kind="distributed", tasks=3)
+    await harness.runs(uid)
+    harness.loop.enqueue(DevicesSampled(node_facts(2), ()))
+    await harness.settle()
+    assert len(harness.engine.stopping) == 3
+    await harness.ends(uid, None, signal=15)
+    stored = await harness.stored(uid)
     assert (stored.status.phase, stored.status.failures) == ("pending", 0)
 
 
-async def test_a_job_that_may_lose_no_gpu_fails(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "job", gpus=4, retries=Retries(gpu=0))
-    await desk.runs(uid)
-    desk.loop.enqueue(DevicesSampled(node_facts(2), ()))
-    await desk.settle()
-    await desk.ends(uid, None, signal=15)
-    status = (await desk.stored(uid)).status
+async def test_a_job_that_may_lose_no_gpu_fails(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "job", gpus=4, retries=Retries(gpu=0))
+    await harness.runs(uid)
+    harness.loop.enqueue(DevicesSampled(node_facts(2), ()))
+    await harness.settle()
+    await harness.ends(uid, None, signal=15)
+    status = (await harness.stored(uid)).status
     assert status.phase == "failed"
     assert status.reason is not None
     assert status.reason.sentence == "Failed: its process was lost (GPUs 2, 3 of desk were lost)."
 
 
-async def test_a_device_that_says_it_is_lost_counts_as_lost(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "job", gpus=4)
-    await desk.runs(uid)
-    devices = list(desk.facts.devices)
+async def test_a_device_that_says_it_is_lost_counts_as_lost(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "job", gpus=4)
+    await harness.runs(uid)
+    devices = list(harness.facts.devices)
     devices[1] = msgspec.structs.replace(devices[1], broken=True, message="ECC error")
-    desk.loop.enqueue(
-        DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ())
+    harness.loop.enqueue(
+        DevicesSampled(msgspec.structs.replace(harness.facts, devices=tuple(devices)), ())
     )
-    await desk.settle()
-    assert not desk.engine.stopping  # broken: nothing new starts there, what runs goes on
+    await harness.settle()
+    assert not harness.engine.stopping  # broken: nothing new starts there, what runs goes on
     devices[1] = msgspec.structs.replace(devices[1], lost=True, message="GPU is lost")
-    desk.loop.enqueue(
-        DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ())
+    harness.loop.enqueue(
+        DevicesSampled(msgspec.structs.replace(harness.facts, devices=tuple(devices)), ())
     )
-    await desk.settle()
-    assert len(desk.engine.stopping) == 1
+    await harness.settle()
+    assert len(harness.engine.stopping) == 1
 
 
-async def test_a_node_that_only_the_core_knows_is_shown_as_lost(desk: Desk) -> None:
-    keep_node(desk.loop.state, "gone", (0, 2))
-    [node] = [one for one in LiveState(desk.loop).nodes() if one.name == "gone"]
+async def test_a_node_that_only_the_core_knows_is_shown_as_lost(harness: SchedulerHarness) -> None:
+    keep_node(harness.loop.state, "gone", (0, 2))
+    [node] = [one for one in LiveState(harness.loop).nodes() if one.name == "gone"]
     assert node.status == "lost"
     assert [device.broken for device in node.devices] == [True, True, True]
-    await desk.project("vision", 4)  # quotas ask for the nodes, too
+    await harness.project("vision", 4)  # quotas ask for the nodes, too
 
 
-async def test_devices_keep_their_places_when_the_driver_counts_anew(desk: Desk) -> None:
+async def test_devices_keep_their_places_when_the_driver_counts_anew(
+    harness: SchedulerHarness,
+) -> None:
     """GPU 1 falls off, and what was GPU 2 and 3 is told of as 1 and 2."""
-    named = [msgspec.structs.replace(one, uuid=f"u{one.index}") for one in desk.facts.devices]
-    desk.loop.enqueue(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(named)), ()))
-    await desk.project("vision", 4)
-    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
-    await desk.runs(*uids)
-    task, works = on_device(desk, 1), on_device(desk, 3)
+    named = [msgspec.structs.replace(one, uuid=f"u{one.index}") for one in harness.facts.devices]
+    harness.loop.enqueue(
+        DevicesSampled(msgspec.structs.replace(harness.facts, devices=tuple(named)), ())
+    )
+    await harness.project("vision", 4)
+    uids = [await harness.submit("vision", f"job-{number}") for number in range(4)]
+    await harness.runs(*uids)
+    task, works = on_device(harness, 1), on_device(harness, 3)
     fewer = tuple(
         msgspec.structs.replace(named[old], index=new) for new, old in enumerate((0, 2, 3))
     )
     use = tuple(
         DeviceUse(index=i, utilization=1.0 if i == 2 else 0.0, memory_used_mib=0) for i in range(3)
     )
-    desk.loop.enqueue(DevicesSampled(msgspec.structs.replace(desk.facts, devices=fewer), use))
-    await desk.settle()
-    assert list(desk.engine.stopping) == [task]
-    assert [(one.uuid, one.broken) for one in shown(desk)] == [
+    harness.loop.enqueue(DevicesSampled(msgspec.structs.replace(harness.facts, devices=fewer), use))
+    await harness.settle()
+    assert list(harness.engine.stopping) == [task]
+    assert [(one.uuid, one.broken) for one in shown(harness)] == [
         ("u0", False),
         ("u1", True),
         ("u2", False),
         ("u3", False),
     ]
-    entry = desk.loop.cache.get(works.workload_uid)
+    entry = harness.loop.cache.get(works.workload_uid)
     assert entry is not None
-    assert entry.gpu_active_at == desk.now
+    assert entry.gpu_active_at == harness.now
 
 
 def node(*devices: int) -> NodeFacts:
@@ -207,50 +215,54 @@ def test_a_gpu_that_nobody_saw_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_live_work_keeps_its_gpu_when_the_driver_counts_anew_over_a_restart(
-    desk: Desk, *, known: bool
+    harness: SchedulerHarness, *, known: bool
 ) -> None:
     """GPU 1 falls off while nobody looks: what was GPU 3 is told of as GPU 2."""
     named = [
         msgspec.structs.replace(one, uuid=f"u{one.index}", simulated=False)
-        for one in desk.facts.devices
+        for one in harness.facts.devices
     ]
-    desk.facts = msgspec.structs.replace(desk.facts, devices=tuple(named), simulated=False)
-    await desk.recover()
-    await desk.project("vision", 4)
-    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
-    await desk.runs(*uids)
-    works = on_device(desk, 3)
-    ends = [one for one in desk.engine.alive if one != works]
+    harness.facts = msgspec.structs.replace(harness.facts, devices=tuple(named), simulated=False)
+    await harness.recover()
+    await harness.project("vision", 4)
+    uids = [await harness.submit("vision", f"job-{number}") for number in range(4)]
+    await harness.runs(*uids)
+    works = on_device(harness, 3)
+    ends = [one for one in harness.engine.alive if one != works]
     for task in ends:
-        desk.finish(task, 0)
-    await desk.settle()
+        harness.finish(task, 0)
+    await harness.settle()
     fewer = [msgspec.structs.replace(named[old], index=new) for new, old in enumerate((0, 2, 3))]
-    desk.facts = msgspec.structs.replace(desk.facts, devices=tuple(fewer))
+    harness.facts = msgspec.structs.replace(harness.facts, devices=tuple(fewer))
     if not known:
-        desk.finish(works, 0)
-        await desk.settle()
-    await desk.recover()
+        harness.finish(works, 0)
+        await harness.settle()
+    await harness.recover()
     if not known:
-        assert [one.uuid for one in shown(desk)] == ["u0", "u2", "u3"], "nobody knows the old ones"
+        assert [one.uuid for one in shown(harness)] == ["u0", "u2", "u3"], (
+            "nobody knows the old ones"
+        )
         return
-    assert [(one.uuid, one.broken) for one in shown(desk)] == [
+    assert [(one.uuid, one.broken) for one in shown(harness)] == [
         ("u0", False),
         ("u1", True),
         ("u2", False),
         ("u3", False),
     ]
-    more = await desk.submit("vision", "more", gpus=2)
-    assert desk.engine.specs[desk.tasks_of(more)[0]].device_uuids == ("u0", "u2")
-    assert await desk.phase(works.workload_uid) == "running"
+    more = await harness.submit("vision", "more", gpus=2)
+    assert harness.engine.specs[harness.tasks_of(more)[0]].device_uuids == ("u0", "u2")
+    assert await harness.phase(works.workload_uid) == "running"
 
 
-async def test_a_record_of_devices_that_cannot_be_read_is_set_aside(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "job", gpus=4)
-    await desk.ledger.put_setting("known_devices", {NODE: 5})
-    await desk.recover()
-    assert desk.loop.quarantine.counts
-    assert await desk.phase(uid) == "starting"
+async def test_a_record_of_devices_that_cannot_be_read_is_set_aside(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "job", gpus=4)
+    await harness.ledger.put_setting("known_devices", {NODE: 5})
+    await harness.recover()
+    assert harness.loop.quarantine.counts
+    assert await harness.phase(uid) == "starting"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPar
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Workload, WorkloadSpec
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 class Wishes:
@@ -42,72 +42,78 @@ class Wishes:
 
 
 @asynccontextmanager
-async def working(desk: Desk) -> AsyncIterator[tuple[Manager, Wishes, "asyncio.Task[None]"]]:
+async def working(
+    harness: SchedulerHarness,
+) -> AsyncIterator[tuple[Manager, Wishes, "asyncio.Task[None]"]]:
     wishes = Wishes()
     manager = Manager(
-        desk.ledger,
-        clock=lambda: desk.now,
+        harness.ledger,
+        clock=lambda: harness.now,
         publish=lambda *_: None,
-        quarantine=desk.loop.quarantine,
+        quarantine=harness.loop.quarantine,
     )
     manager.add(wishes)
-    manager.epoch = desk.loop.epoch
+    manager.epoch = harness.loop.epoch
     task = asyncio.create_task(manager.run())
     yield manager, wishes, task
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def until_looked(desk: Desk, manager: Manager, uid: str, wishes: Wishes, times: int) -> None:
+async def until_looked(
+    harness: SchedulerHarness, manager: Manager, uid: str, wishes: Wishes, times: int
+) -> None:
     async with asyncio.timeout(60):
         while wishes.looked < times:
-            desk.now += 10.0
+            harness.now += 10.0
             manager.wake(uid)
             await asyncio.sleep(0.01)
 
 
 async def test_an_edit_while_a_taken_name_is_told_ends_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 1)
-    await desk.submit("vision", "taken")
-    uid = await desk.submit("vision", "study", kind="experiment")
+    await harness.project("vision", 1)
+    await harness.submit("vision", "taken")
+    uid = await harness.submit("vision", "study", kind="experiment")
 
     async def changed_meanwhile(**_: Any) -> None:
         raise VersionConflict("changed meanwhile")
 
-    async with working(desk) as (manager, wishes, task):
+    async with working(harness) as (manager, wishes, task):
         with monkeypatch.context() as patched:
-            patched.setattr(desk.ledger, "record", changed_meanwhile)
-            manager.changed(await desk.stored(uid))
-            await until_looked(desk, manager, uid, wishes, 3)
+            patched.setattr(harness.ledger, "record", changed_meanwhile)
+            manager.changed(await harness.stored(uid))
+            await until_looked(harness, manager, uid, wishes, 3)
             assert not task.done()
-        await until_looked(desk, manager, uid, wishes, wishes.looked + 2)
-        reason = (await desk.stored(uid)).status.reason
+        await until_looked(harness, manager, uid, wishes, wishes.looked + 2)
+        reason = (await harness.stored(uid)).status.reason
     assert reason is not None
     assert reason.token == "NameTaken"
 
 
-async def test_one_that_cannot_be_looked_at_is_set_aside_until_it_can(desk: Desk) -> None:
-    await desk.project("vision", 1)
-    uid = await desk.submit("vision", "study", kind="experiment")
-    async with working(desk) as (manager, wishes, task):
+async def test_one_that_cannot_be_looked_at_is_set_aside_until_it_can(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 1)
+    uid = await harness.submit("vision", "study", kind="experiment")
+    async with working(harness) as (manager, wishes, task):
         wishes.wrong = ZeroDivisionError()
-        manager.changed(await desk.stored(uid))
-        await until_looked(desk, manager, uid, wishes, 3)
-        assert desk.loop.quarantine.holds("composite", uid)
+        manager.changed(await harness.stored(uid))
+        await until_looked(harness, manager, uid, wishes, 3)
+        assert harness.loop.quarantine.holds("composite", uid)
         wishes.wrong = None
-        await until_looked(desk, manager, uid, wishes, wishes.looked + 2)
-        assert not desk.loop.quarantine.holds("composite", uid)
+        await until_looked(harness, manager, uid, wishes, wishes.looked + 2)
+        assert not harness.loop.quarantine.holds("composite", uid)
         assert not task.done()
 
 
-async def test_another_scheduler_ends_it(desk: Desk) -> None:
-    await desk.project("vision", 1)
-    uid = await desk.submit("vision", "study", kind="experiment")
-    async with working(desk) as (manager, wishes, task):
+async def test_another_scheduler_ends_it(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 1)
+    uid = await harness.submit("vision", "study", kind="experiment")
+    async with working(harness) as (manager, wishes, task):
         wishes.wrong = Fenced("another")
-        manager.changed(await desk.stored(uid))
+        manager.changed(await harness.stored(uid))
         async with asyncio.timeout(60):
             await asyncio.wait([task])
         assert task.exception() is not None

@@ -11,51 +11,53 @@ from carrel_scheduler.core.decide import ACTIONS
 from carrel_scheduler.workloads.reconcile.deciding import Inbox
 from carrel_scheduler.workloads.reconcile.metrics import LABELS, ReconcilerMetrics
 from carrel_scheduler.workloads.state.events import Wake
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 
 
-def value(desk: Desk, name: str, **labels: str) -> float:
-    return desk.loop.metrics.registry.get_sample_value(name, labels) or 0.0
+def value(harness: SchedulerHarness, name: str, **labels: str) -> float:
+    return harness.loop.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-async def test_a_cycle_is_counted_with_what_it_decided(desk: Desk) -> None:
-    await desk.project("vision", 2)
-    await desk.project("speech", 2)
-    before = value(desk, "carrel_scheduling_cycles_total")
-    borrowers = [await desk.submit("vision", f"one-{i}", preemptible=True) for i in range(4)]
-    await desk.runs(*borrowers)
-    assert value(desk, "carrel_scheduling_cycles_total") > before
-    assert value(desk, "carrel_started_tasks_total") == 4
-    await desk.submit("speech", "owner", 2)
-    assert value(desk, "carrel_evicted_workloads_total", reason="Reclaimed") == 2
-    assert value(desk, "carrel_ledger_commit_seconds_count") > 4
-    assert value(desk, "carrel_reconcile_pass_seconds_count") > 4
-    cycles = value(desk, "carrel_scheduling_cycles_total")
-    assert value(desk, "carrel_decide_seconds_count", action="reclaim") == cycles
+async def test_a_cycle_is_counted_with_what_it_decided(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 2)
+    await harness.project("speech", 2)
+    before = value(harness, "carrel_scheduling_cycles_total")
+    borrowers = [await harness.submit("vision", f"one-{i}", preemptible=True) for i in range(4)]
+    await harness.runs(*borrowers)
+    assert value(harness, "carrel_scheduling_cycles_total") > before
+    assert value(harness, "carrel_started_tasks_total") == 4
+    await harness.submit("speech", "owner", 2)
+    assert value(harness, "carrel_evicted_workloads_total", reason="Reclaimed") == 2
+    assert value(harness, "carrel_ledger_commit_seconds_count") > 4
+    assert value(harness, "carrel_reconcile_pass_seconds_count") > 4
+    cycles = value(harness, "carrel_scheduling_cycles_total")
+    assert value(harness, "carrel_decide_seconds_count", action="reclaim") == cycles
 
 
-async def test_searches_that_find_nothing_are_counted(desk: Desk) -> None:
+async def test_searches_that_find_nothing_are_counted(harness: SchedulerHarness) -> None:
     for name, guaranteed in (("vision", 2), ("speech", 3), ("guest", 0)):
-        await desk.project(name, guaranteed)
-    holders = [await desk.submit("speech", f"held-{i}", preemptible=False) for i in range(3)]
-    await desk.runs(*holders, await desk.submit("guest", "borrows", preemptible=True))
-    await desk.submit("vision", "asks-for-more-than-is-borrowed", 2, preemptible=False)
-    assert value(desk, "carrel_failed_searches_total") > 0
+        await harness.project(name, guaranteed)
+    holders = [await harness.submit("speech", f"held-{i}", preemptible=False) for i in range(3)]
+    await harness.runs(*holders, await harness.submit("guest", "borrows", preemptible=True))
+    await harness.submit("vision", "asks-for-more-than-is-borrowed", 2, preemptible=False)
+    assert value(harness, "carrel_failed_searches_total") > 0
 
 
 async def test_a_pass_leaves_one_line_at_level_debug(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    harness: SchedulerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await desk.project("vision", 2)
+    await harness.project("vision", 2)
     logger = "carrel_scheduler.workloads.reconcile.metrics"
     with caplog.at_level(logging.DEBUG, logger):
-        uid = await desk.submit("vision", "one")
+        uid = await harness.submit("vision", "one")
     lines = [one.getMessage() for one in caplog.records if one.name == logger]
     started = next(line for line in lines if "1 events, 1 started, 0 evicted" in line)
     [number] = re.findall(r"^pass (\d+): ", started)
-    [bind] = [row for row in await desk.ledger.decisions(workload_uid=uid) if row.action == "bind"]
+    [bind] = [
+        row for row in await harness.ledger.decisions(workload_uid=uid) if row.action == "bind"
+    ]
     assert str(bind.cycle) == number
 
 

@@ -15,7 +15,7 @@ from carrel_scheduler.workloads.nodes.reported import places_of
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import NodeReported
 from carrel_schema.objects import TrainingLimits
-from unit.workloads.desk import NODE, Desk
+from unit.workloads.harness import NODE, SchedulerHarness
 from unit.workloads.test_lost_gpus import on_device, shown
 
 REAL = tuple(
@@ -38,26 +38,28 @@ def use(index: int, *owners: tuple[str, float | None], attributed: bool = True) 
     )
 
 
-async def report(desk: Desk, *found: DeviceUse, devices: tuple[Device, ...] = REAL) -> None:
+async def report(
+    harness: SchedulerHarness, *found: DeviceUse, devices: tuple[Device, ...] = REAL
+) -> None:
     told = {one.index: one for one in found}
     whole = tuple(told.get(index, use(index)) for index in range(len(devices)))
     links = (DeviceLink(0, 1, 0),)
-    desk.loop.enqueue(
+    harness.loop.enqueue(
         NodeReported(NODE, NodeReport(driver="580", devices=devices, use=whole, links=links))
     )
-    await desk.settle()
+    await harness.settle()
 
 
 @pytest.fixture
-async def cluster(desk: Desk) -> Desk:
+async def cluster(harness: SchedulerHarness) -> SchedulerHarness:
     """The node's GPUs are counted only, as a cluster tells of them."""
-    desk.facts = msgspec.structs.replace(desk.facts, counted=True)
-    await desk.recover()
-    return desk
+    harness.facts = msgspec.structs.replace(harness.facts, counted=True)
+    await harness.recover()
+    return harness
 
 
 async def test_a_gpu_is_shown_where_its_work_is_and_work_is_judged_by_its_processes(
-    cluster: Desk,
+    cluster: SchedulerHarness,
 ) -> None:
     """The kubelet gave `busy` GPU 3 and `idle` GPU 0; the core counted 0 and 1."""
     limits = TrainingLimits(idle_gpu_seconds=120.0)
@@ -79,7 +81,7 @@ async def test_a_gpu_is_shown_where_its_work_is_and_work_is_judged_by_its_proces
 
 
 @pytest.mark.parametrize("doubt", ["nobody's process", "no counters", "silence", "elsewhere"])
-async def test_doubt_stops_nothing_on_a_cluster(cluster: Desk, doubt: str) -> None:
+async def test_doubt_stops_nothing_on_a_cluster(cluster: SchedulerHarness, doubt: str) -> None:
     await cluster.project("vision", 4, training=TrainingLimits(idle_gpu_seconds=120.0))
     uid = await cluster.submit("vision", "train")
     await cluster.runs(uid)
@@ -98,7 +100,9 @@ async def test_doubt_stops_nothing_on_a_cluster(cluster: Desk, doubt: str) -> No
     assert await cluster.phase(uid) == "running"
 
 
-async def test_a_sick_gpu_ends_the_work_whose_processes_are_there(cluster: Desk) -> None:
+async def test_a_sick_gpu_ends_the_work_whose_processes_are_there(
+    cluster: SchedulerHarness,
+) -> None:
     await cluster.project("vision", 4)
     uids = [await cluster.submit("vision", f"job-{number}") for number in range(2)]
     await cluster.runs(*uids)
@@ -127,7 +131,9 @@ def test_places_follow_processes_then_what_was_before_then_what_is_free() -> Non
     assert (moved[0], moved[2], len(set(moved.values()))) == (0, 1, 4)
 
 
-async def test_what_goes_beyond_its_part_of_a_gpu_is_told_on_a_cluster_too(cluster: Desk) -> None:
+async def test_what_goes_beyond_its_part_of_a_gpu_is_told_on_a_cluster_too(
+    cluster: SchedulerHarness,
+) -> None:
     """The node's label may say nothing of memory: the agent's driver does."""
     await cluster.project("vision", 4)
     uid = await cluster.submit("vision", "half", 0.5)
@@ -144,7 +150,9 @@ async def test_what_goes_beyond_its_part_of_a_gpu_is_told_on_a_cluster_too(clust
     assert (await cluster.stored(uid)).status.reason is None
 
 
-async def test_where_nobody_knows_a_gpus_memory_nothing_is_beyond_it(cluster: Desk) -> None:
+async def test_where_nobody_knows_a_gpus_memory_nothing_is_beyond_it(
+    cluster: SchedulerHarness,
+) -> None:
     await cluster.project("vision", 4)
     uid = await cluster.submit("vision", "half", 0.5)
     await cluster.runs(uid)
@@ -156,7 +164,9 @@ async def test_where_nobody_knows_a_gpus_memory_nothing_is_beyond_it(cluster: De
     assert (await cluster.stored(uid)).status.reason is None
 
 
-async def test_a_gpu_that_is_closed_takes_nothing_new_and_ends_nothing(cluster: Desk) -> None:
+async def test_a_gpu_that_is_closed_takes_nothing_new_and_ends_nothing(
+    cluster: SchedulerHarness,
+) -> None:
     await cluster.project("vision", 4)
     uids = [await cluster.submit("vision", f"job-{number}") for number in range(2)]
     await cluster.runs(*uids)

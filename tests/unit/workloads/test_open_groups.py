@@ -32,11 +32,11 @@ from carrel_schema.objects import (
     WorkloadSpec,
 )
 from unit.workloads.conftest import opened
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
-class MachineDesk(Desk):
-    """A desk on one machine."""
+class MachineHarness(SchedulerHarness):
+    """A harness on one machine."""
 
     def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
         super().__init__(ledger, tmp_path, gpus, lambda access: NoExternalPods(access.state))
@@ -61,7 +61,7 @@ def group(name: str, **spec: Any) -> NodeGroupSeen:
 
 
 @pytest.fixture
-async def cluster(desk: Desk) -> Desk:
+async def cluster(harness: SchedulerHarness) -> SchedulerHarness:
     """Nodes in a group of a resource, in one that a label names, in one of others, in none."""
     news = (
         group("a100"),
@@ -71,10 +71,10 @@ async def cluster(desk: Desk) -> Desk:
         node("other", 8, pool="theirs"),
         AllReconciled(),
     )
-    desk.loop.enqueue(ExternalEvents(news))
-    await desk.settle()
-    await desk.project("vision", 8)
-    return desk
+    harness.loop.enqueue(ExternalEvents(news))
+    await harness.settle()
+    await harness.project("vision", 8)
+    return harness
 
 
 def asks(node_group: str, gpus: int = 1, kind: Any = "training") -> Workload:
@@ -93,7 +93,7 @@ def asks(node_group: str, gpus: int = 1, kind: Any = "training") -> Workload:
     ],
 )
 async def test_what_no_node_of_a_group_could_ever_hold_is_refused(
-    cluster: Desk, workload: Workload, code: str, field: str, expected: str
+    cluster: SchedulerHarness, workload: Workload, code: str, field: str, expected: str
 ) -> None:
     with pytest.raises(NotAdmitted) as refused:
         admit(workload, LiveState(cluster.loop))
@@ -104,47 +104,52 @@ async def test_what_no_node_of_a_group_could_ever_hold_is_refused(
 async def test_the_group_of_one_machine_is_called_after_its_gpus(
     empty_ledger: Path, tmp_path: Path
 ) -> None:
-    async with opened(empty_ledger, tmp_path, 4, MachineDesk) as desk:
-        await desk.recover()
-        await desk.project("vision", 8, node_groups=NodeGroupLists(training=["h100"]))
-        await desk.project("speech", 8, node_groups=NodeGroupLists(training=["a10"]))
-        assert await desk.phase(await desk.submit("vision", "elsewhere")) == "pending"
-        assert await desk.phase(await desk.submit("speech", "here", node_group="a10")) == "starting"
+    async with opened(empty_ledger, tmp_path, 4, MachineHarness) as harness:
+        await harness.recover()
+        await harness.project("vision", 8, node_groups=NodeGroupLists(training=["h100"]))
+        await harness.project("speech", 8, node_groups=NodeGroupLists(training=["a10"]))
+        assert await harness.phase(await harness.submit("vision", "elsewhere")) == "pending"
+        assert (
+            await harness.phase(await harness.submit("speech", "here", node_group="a10"))
+            == "starting"
+        )
         with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
-            admit(asks("a10"), LiveState(desk.loop))
+            admit(asks("a10"), LiveState(harness.loop))
 
 
 async def test_a_group_that_selects_the_machine_holds_at_once_and_after_it_is_gone(
     empty_ledger: Path, tmp_path: Path
 ) -> None:
-    async with opened(empty_ledger, tmp_path, 4, MachineDesk) as desk:
-        await desk.recover()
-        await desk.project("vision", 8)
-        await desk.project("speech", 8, department="arts")
-        here = LiveState(desk.loop).nodes()[0].name
-        groups = LedgerNodeGroups(desk.loop.ledger.scoped, desk.loop.enqueue)
+    async with opened(empty_ledger, tmp_path, 4, MachineHarness) as harness:
+        await harness.recover()
+        await harness.project("vision", 8)
+        await harness.project("speech", 8, department="arts")
+        here = LiveState(harness.loop).nodes()[0].name
+        groups = LedgerNodeGroups(harness.loop.ledger.scoped, harness.loop.enqueue)
         wanted = NodeGroupSpec(node_names=(here,), departments=("arts",), role="training")
         await groups.create("night", wanted, "root")
-        await desk.settle()
-        assert LiveState(desk.loop).nodes()[0].group == "night"
-        theirs = await desk.submit("speech", "theirs", node_group="night")
-        assert await desk.phase(theirs) == "starting"
-        waits = await desk.submit("vision", "waits")
-        assert await desk.phase(waits) == "pending"
+        await harness.settle()
+        assert LiveState(harness.loop).nodes()[0].group == "night"
+        theirs = await harness.submit("speech", "theirs", node_group="night")
+        assert await harness.phase(theirs) == "starting"
+        waits = await harness.submit("vision", "waits")
+        assert await harness.phase(waits) == "pending"
         with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
-            admit(asks("night"), LiveState(desk.loop))
+            admit(asks("night"), LiveState(harness.loop))
         model = NodeGroupSpec(match_labels={"nvidia.com/gpu.product": "other"}, projects=("x",))
         await groups.replace("night", model, "root")
-        await desk.settle()
-        assert LiveState(desk.loop).nodes()[0].group == "a10"
-        assert await desk.phase(waits) == "starting"
+        await harness.settle()
+        assert LiveState(harness.loop).nodes()[0].group == "a10"
+        assert await harness.phase(waits) == "starting"
         await groups.delete("night")
-        await desk.settle()
+        await harness.settle()
         assert await groups.all() == []
-        assert desk.loop.external_pods.node_groups() == {"a10"}
+        assert harness.loop.external_pods.node_groups() == {"a10"}
 
 
-async def test_a_group_is_made_of_nodes_by_name_and_kept_for_a_department(cluster: Desk) -> None:
+async def test_a_group_is_made_of_nodes_by_name_and_kept_for_a_department(
+    cluster: SchedulerHarness,
+) -> None:
     cluster.loop.enqueue(
         ExternalEvents((node("bare", 8), group("aa", nodeNames=["bare"], departments=["arts"])))
     )
@@ -159,7 +164,7 @@ async def test_a_group_is_made_of_nodes_by_name_and_kept_for_a_department(cluste
     assert refused.value.code == "node_group_not_open"
 
 
-async def test_work_runs_in_its_group_only_a_gang_too(cluster: Desk) -> None:
+async def test_work_runs_in_its_group_only_a_gang_too(cluster: SchedulerHarness) -> None:
     admit(asks("v100", 2), LiveState(cluster.loop))
     first = await cluster.submit("vision", "old-one", gpus=2, node_group="v100")
     second = await cluster.submit("vision", "waits", gpus=2, node_group="v100")
@@ -171,23 +176,29 @@ async def test_work_runs_in_its_group_only_a_gang_too(cluster: Desk) -> None:
     assert {task.node for task in (await cluster.stored(pair)).status.tasks} == {"fast"}
 
 
-async def test_a_project_keeps_its_work_to_groups_by_what_runs_there(cluster: Desk) -> None:
+async def test_a_project_keeps_its_work_to_groups_by_what_runs_there(
+    cluster: SchedulerHarness,
+) -> None:
     """Nodes in no group, and in others, are never used."""
     cluster.loop.enqueue(ExternalEvents((node("free", 8),)))
     kept = NodeGroupLists(training=["v100"], interactive=["a100"])
     await cluster.project("speech", 8, node_groups=kept)
     jobs = [await cluster.submit("speech", f"job{n}", gpus=2) for n in range(2)]
-    desk = await cluster.submit("speech", "desk", kind="workspace", command=[], hold_for_claim=True)
-    assert await cluster.phases(*jobs, desk) == ["starting", "pending", "starting"]
+    workspace = await cluster.submit(
+        "speech", "desk", kind="workspace", command=[], hold_for_claim=True
+    )
+    assert await cluster.phases(*jobs, workspace) == ["starting", "pending", "starting"]
     assert {task.node for task in (await cluster.stored(jobs[0])).status.tasks} == {"old"}
-    assert {task.node for task in (await cluster.stored(desk)).status.tasks} == {"fast"}
+    assert {task.node for task in (await cluster.stored(workspace)).status.tasks} == {"fast"}
     wrong = asks("a100")
     wrong.meta.project = "speech"
     with pytest.raises(NotAdmitted, match="one of `v100`, or left out"):
         admit(wrong, LiveState(cluster.loop))
 
 
-async def test_what_waits_follows_a_project_that_is_kept_to_another_group(cluster: Desk) -> None:
+async def test_what_waits_follows_a_project_that_is_kept_to_another_group(
+    cluster: SchedulerHarness,
+) -> None:
     made = await cluster.project("speech", 8, node_groups=NodeGroupLists(training=["v100"]))
     first, waits = [await cluster.submit("speech", f"job{n}", gpus=2) for n in range(2)]
     assert await cluster.phases(first, waits) == ["starting", "pending"]

@@ -24,7 +24,7 @@ from carrel_schema.objects import (
     WorkloadStatus,
 )
 from carrel_schema.sections import Retries
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 def ended(
@@ -198,11 +198,13 @@ def test_the_table_is_closed_and_every_phase_can_reach_an_end() -> None:
     assert HOLDING | AT_REST | {"pending"} == set(TRANSITIONS)
 
 
-async def test_what_the_table_does_not_have_is_refused_with_both_phases(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    entry = desk.loop.cache.get(await desk.submit("vision", "train-1", 5))
+async def test_what_the_table_does_not_have_is_refused_with_both_phases(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
+    entry = harness.loop.cache.get(await harness.submit("vision", "train-1", 5))
     assert entry is not None
-    changes = desk.loop.begin()
+    changes = harness.loop.begin()
     with pytest.raises(IllegalTransition, match="pending -> running"):
         changes.move(entry, "running")
     assert (entry.workload.status.phase, changes.transitions) == ("pending", [])

@@ -10,7 +10,7 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.reconcile.deciding import LONGEST_SECONDS, REST, Pacing
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 class Clock:
@@ -49,31 +49,31 @@ def test_a_rest_is_bounded_and_a_clock_set_back_ends_it() -> None:
 
 
 async def test_what_comes_in_a_rest_is_decided_on_at_its_end(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decisions = []
 
     def slow(state: State, now: float, *_: Any) -> Plan:
         decisions.append(now)
-        desk.now += 0.1
+        harness.now += 0.1
         return decide(state, now)
 
-    await desk.project("vision", 2)
+    await harness.project("vision", 2)
     monkeypatch.setattr(reconciler, "decide", slow)
-    first = await desk.submit("vision", "train-1")
+    first = await harness.submit("vision", "train-1")
     made = len(decisions)
-    second = await desk.submit("vision", "train-2")
+    second = await harness.submit("vision", "train-2")
     assert len(decisions) == made
-    assert await desk.phase(second) == "pending"
-    await desk.wait(2.0)
-    assert [await desk.phase(one) for one in (first, second)] == ["starting", "starting"]
+    assert await harness.phase(second) == "pending"
+    await harness.wait(2.0)
+    assert [await harness.phase(one) for one in (first, second)] == ["starting", "starting"]
 
 
 async def test_who_waits_is_told_by_the_decision_that_starts_nobody(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 4)
-    await desk.submit("vision", "train-1", 4)
+    await harness.project("vision", 4)
+    await harness.submit("vision", "train-1", 4)
     decisions: list[float] = []
 
     def counted(state: State, now: float, *_: Any) -> Plan:
@@ -81,33 +81,33 @@ async def test_who_waits_is_told_by_the_decision_that_starts_nobody(
         return decide(state, now)
 
     monkeypatch.setattr(reconciler, "decide", counted)
-    uid = await desk.submit("vision", "train-2", 4)
-    assert (await desk.stored(uid)).status.reason is not None
+    uid = await harness.submit("vision", "train-2", 4)
+    assert (await harness.stored(uid)).status.reason is not None
     assert len(decisions) == 1
 
 
 async def test_nothing_falls_due_in_the_past_once_all_have_been_told(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice was put off, and before it came nobody waited any more."""
-    await desk.project("vision", 4)
-    first = await desk.submit("vision", "first", 4)
-    await desk.runs(first)
-    slice_of = desk.loop._explaining.slice
+    await harness.project("vision", 4)
+    first = await harness.submit("vision", "first", 4)
+    await harness.runs(first)
+    slice_of = harness.loop._explaining.slice
 
     def slow(changes: PassChanges) -> None:
-        desk.now += 0.05
+        harness.now += 0.05
         slice_of(changes)
 
-    monkeypatch.setattr(desk.loop._explaining, "slice", slow)
-    second = await desk.submit("vision", "second", 4)
-    assert desk.loop._explaining.pacing._until > desk.now  # it rests from telling why
-    await desk.project("speech", 1)  # something is decided anew, which is told after the rest
-    await desk.ends(first)
-    assert await desk.phase(second) == "starting"
+    monkeypatch.setattr(harness.loop._explaining, "slice", slow)
+    second = await harness.submit("vision", "second", 4)
+    assert harness.loop._explaining.pacing._until > harness.now  # it rests from telling why
+    await harness.project("speech", 1)  # something is decided anew, which is told after the rest
+    await harness.ends(first)
+    assert await harness.phase(second) == "starting"
     turns = 0
-    while (due := desk.loop.next_deadline()) is not None:
-        desk.now = max(desk.now, due)
-        await desk.loop.reconcile()
+    while (due := harness.loop.next_deadline()) is not None:
+        harness.now = max(harness.now, due)
+        await harness.loop.reconcile()
         turns += 1
         assert turns < 20

@@ -6,40 +6,42 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.usage_history import HALF_LIVES, PastUse
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 HOUR_S = 3600.0
 OPEN = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
 
 
-async def two_of_four_gpus_for_an_hour(desk: Desk) -> None:
-    await desk.project("a", 4)
-    await desk.project("b", 4)
-    training = await desk.submit("a", "a1", 2)
-    await desk.runs(training)
-    await desk.wait(HOUR_S)
-    await desk.ends(training)
+async def two_of_four_gpus_for_an_hour(harness: SchedulerHarness) -> None:
+    await harness.project("a", 4)
+    await harness.project("b", 4)
+    training = await harness.submit("a", "a1", 2)
+    await harness.runs(training)
+    await harness.wait(HOUR_S)
+    await harness.ends(training)
 
 
-async def test_use_counts_half_as_much_after_each_half_life(desk: Desk) -> None:
-    await two_of_four_gpus_for_an_hour(desk)
-    past = PastUse(desk.ledger, HOUR_S)
+async def test_use_counts_half_as_much_after_each_half_life(harness: SchedulerHarness) -> None:
+    await two_of_four_gpus_for_an_hour(harness)
+    past = PastUse(harness.ledger, HOUR_S)
     whole = 1 - 0.5**HALF_LIVES
-    used = (await past.follow(desk.now)).average
+    used = (await past.follow(harness.now)).average
     assert used["a"][0] == pytest.approx(2000 * 0.5 / whole, rel=1e-3)
     assert used["a"][1:] == pytest.approx((100 * 0.5 / whole, 0.5 / whole), rel=1e-3)
     assert used.get("b", (0.0,))[0] == 0.0
     for _ in range(12):
-        desk.now += HOUR_S / 12
-        used = (await past.follow(desk.now)).average
+        harness.now += HOUR_S / 12
+        used = (await past.follow(harness.now)).average
     assert used["a"][0] == pytest.approx(2000 * 0.25, rel=0.01)
-    fresh = (await PastUse(desk.ledger, HOUR_S).follow(desk.now)).average
+    fresh = (await PastUse(harness.ledger, HOUR_S).follow(harness.now)).average
     assert fresh["a"] == pytest.approx(used["a"], rel=0.01)
 
 
-async def test_the_core_is_told_parts_of_the_cluster_departments_included(desk: Desk) -> None:
-    await two_of_four_gpus_for_an_hour(desk)
-    state = desk.loop.state
+async def test_the_core_is_told_parts_of_the_cluster_departments_included(
+    harness: SchedulerHarness,
+) -> None:
+    await two_of_four_gpus_for_an_hour(harness)
+    state = harness.loop.state
     state.apply(QueueSet("above", OPEN))
     state.apply(QueueSet("x", OPEN, parent="above"))
     state.apply(QueueSet("y", OPEN, parent="above"))
@@ -55,9 +57,9 @@ async def test_the_core_is_told_parts_of_the_cluster_departments_included(desk: 
     assert not state.queues.usage.any()
 
 
-async def test_the_loop_hears_of_it(desk: Desk) -> None:
-    await two_of_four_gpus_for_an_hour(desk)
-    desk.loop.enqueue(await PastUse(desk.ledger, HOUR_S).follow(desk.now))
-    await desk.settle()
-    queues = desk.loop.state.queues
+async def test_the_loop_hears_of_it(harness: SchedulerHarness) -> None:
+    await two_of_four_gpus_for_an_hour(harness)
+    harness.loop.enqueue(await PastUse(harness.ledger, HOUR_S).follow(harness.now))
+    await harness.settle()
+    queues = harness.loop.state.queues
     assert queues.usage[queues.slots["a"], 0] == pytest.approx(251_000, rel=0.01)

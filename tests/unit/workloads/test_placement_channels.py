@@ -26,7 +26,7 @@ from carrel_schema.objects import (
     Workload,
     WorkloadSpec,
 )
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 from unit.workloads.test_open_groups import node
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -39,15 +39,15 @@ def gpus_of(name: str, model: str, *, rack: str = "") -> NodeSeen:
     return NodeSeen(msgspec.structs.replace(seen.node))
 
 
-async def told(desk: Desk, *news: Any) -> None:
-    desk.loop.enqueue(ExternalEvents((*news, AllReconciled())))
-    await desk.settle()
+async def told(harness: SchedulerHarness, *news: Any) -> None:
+    harness.loop.enqueue(ExternalEvents((*news, AllReconciled())))
+    await harness.settle()
 
 
 @pytest.fixture
-async def cluster(desk: Desk) -> Desk:
+async def cluster(harness: SchedulerHarness) -> SchedulerHarness:
     await told(
-        desk,
+        harness,
         gpus_of("n1", H100, rack="r1"),
         gpus_of("n2", A100, rack="r2"),
         gpus_of("n3", A100, rack="r2"),
@@ -57,12 +57,12 @@ async def cluster(desk: Desk) -> Desk:
             )
         ),
     )
-    await desk.project("vision", 8)
-    return desk
+    await harness.project("vision", 8)
+    return harness
 
 
-async def nodes(desk: Desk, uid: str) -> set[str]:
-    return {task.node for task in (await desk.stored(uid)).status.tasks}
+async def nodes(harness: SchedulerHarness, uid: str) -> set[str]:
+    return {task.node for task in (await harness.stored(uid)).status.tasks}
 
 
 def asks(**fields: Any) -> Workload:
@@ -70,7 +70,9 @@ def asks(**fields: Any) -> Workload:
     return Workload(meta=Meta(name="job", project="vision", uid="u"), spec=spec)
 
 
-async def test_gpu_types_are_taken_in_the_order_in_which_they_are_named(cluster: Desk) -> None:
+async def test_gpu_types_are_taken_in_the_order_in_which_they_are_named(
+    cluster: SchedulerHarness,
+) -> None:
     placed = [
         await cluster.submit("vision", f"j{n}", gpus=2, gpu_types=["H100", "a100-80gb"])
         for n in range(3)
@@ -80,7 +82,7 @@ async def test_gpu_types_are_taken_in_the_order_in_which_they_are_named(cluster:
     assert await cluster.phase(only) == "pending"
 
 
-async def test_work_moves_to_a_better_type_once_that_is_free(cluster: Desk) -> None:
+async def test_work_moves_to_a_better_type_once_that_is_free(cluster: SchedulerHarness) -> None:
     asked: dict[str, Any] = {"gpus": 2, "gpu_types": ["H100", "A100"]}
     first = await cluster.submit("vision", "first", **asked)
     moving, staying = [
@@ -101,7 +103,9 @@ async def test_work_moves_to_a_better_type_once_that_is_free(cluster: Desk) -> N
     assert await nodes(cluster, staying) != {"n1"}
 
 
-async def test_a_type_that_comes_later_is_used_by_what_waits_for_it(cluster: Desk) -> None:
+async def test_a_type_that_comes_later_is_used_by_what_waits_for_it(
+    cluster: SchedulerHarness,
+) -> None:
     for n in range(3):
         await cluster.submit("vision", f"j{n}", gpus=2)
     waits = await cluster.submit("vision", "waits", gpus=2, gpu_types=["A100", "L40S"])
@@ -134,7 +138,7 @@ async def test_a_type_that_comes_later_is_used_by_what_waits_for_it(cluster: Des
     ],
 )
 async def test_what_no_node_has_is_refused_with_what_there_is(
-    cluster: Desk, fields: dict[str, Any], code: str, field: str, expected: str
+    cluster: SchedulerHarness, fields: dict[str, Any], code: str, field: str, expected: str
 ) -> None:
     with pytest.raises(NotAdmitted) as refused:
         admit(asks(**fields), LiveState(cluster.loop))
@@ -142,7 +146,7 @@ async def test_what_no_node_has_is_refused_with_what_there_is(
     assert refused.value.expected == expected
 
 
-async def test_a_gang_lies_in_one_domain_of_the_required_level(cluster: Desk) -> None:
+async def test_a_gang_lies_in_one_domain_of_the_required_level(cluster: SchedulerHarness) -> None:
     """Packing alone would begin on n1, which has no neighbour in its rack."""
     pair = await cluster.submit(
         "vision", "pair", gpus=2, kind="distributed", tasks=2, topology_required=RACK
@@ -152,7 +156,9 @@ async def test_a_gang_lies_in_one_domain_of_the_required_level(cluster: Desk) ->
         admit(asks(kind="distributed", tasks=5, topology_required=RACK), LiveState(cluster.loop))
 
 
-async def test_one_node_is_a_level_and_a_preferred_level_is_no_condition(cluster: Desk) -> None:
+async def test_one_node_is_a_level_and_a_preferred_level_is_no_condition(
+    cluster: SchedulerHarness,
+) -> None:
     together = await cluster.submit(
         "vision", "together", gpus=1, kind="distributed", tasks=2, topology_required="node"
     )
@@ -163,22 +169,24 @@ async def test_one_node_is_a_level_and_a_preferred_level_is_no_condition(cluster
     assert len(await nodes(cluster, apart)) == 2
 
 
-async def test_a_topology_that_is_deleted_has_no_levels(cluster: Desk) -> None:
+async def test_a_topology_that_is_deleted_has_no_levels(cluster: SchedulerHarness) -> None:
     await told(cluster, TopologyDeleted("racks"))
     with pytest.raises(NotAdmitted, match="one of `node`, or left out"):
         admit(asks(topology_required=RACK), LiveState(cluster.loop))
 
 
-async def department(desk: Desk, **rules: Any) -> None:
+async def department(harness: SchedulerHarness, **rules: Any) -> None:
     made = Department(meta=Meta(name="sciences", uid="d1"), spec=DepartmentSpec(**rules))
-    desk.loop.enqueue(DepartmentChanged(Change(ChangeType.MODIFIED, 1, made)))
-    await desk.settle()
+    harness.loop.enqueue(DepartmentChanged(Change(ChangeType.MODIFIED, 1, made)))
+    await harness.settle()
 
 
-async def test_rules_come_from_the_project_its_department_or_the_cluster(desk: Desk) -> None:
-    await department(desk, preempt_min_runtime_seconds=600.0, patience_seconds=60.0)
-    await desk.project("vision", 2, department="sciences", patience_seconds=30.0)
-    rules = LiveState(desk.loop).project_use("vision")["vision"].rules
+async def test_rules_come_from_the_project_its_department_or_the_cluster(
+    harness: SchedulerHarness,
+) -> None:
+    await department(harness, preempt_min_runtime_seconds=600.0, patience_seconds=60.0)
+    await harness.project("vision", 2, department="sciences", patience_seconds=30.0)
+    rules = LiveState(harness.loop).project_use("vision")["vision"].rules
     said = {name: (rule.value, rule.origin) for name, rule in rules.items()}
     assert said == {
         "preempt_min_runtime_seconds": (600.0, "department"),
@@ -191,35 +199,35 @@ async def test_rules_come_from_the_project_its_department_or_the_cluster(desk: D
 
 
 async def test_work_runs_for_the_minimum_of_its_department_before_others_reclaim_it(
-    desk: Desk,
+    harness: SchedulerHarness,
 ) -> None:
-    await department(desk, reclaim_min_runtime_seconds=600.0)
-    await desk.project("vision", 0, department="sciences")
-    await desk.project("speech", 4)
-    borrowed = await desk.submit("vision", "borrows", gpus=4)
-    await desk.runs(borrowed)
-    await desk.submit("speech", "owner", gpus=4)
-    await desk.wait(300)
-    assert await desk.phase(borrowed) == "running"
-    await desk.wait(400)
-    assert await desk.phase(borrowed) == "preempting"
+    await department(harness, reclaim_min_runtime_seconds=600.0)
+    await harness.project("vision", 0, department="sciences")
+    await harness.project("speech", 4)
+    borrowed = await harness.submit("vision", "borrows", gpus=4)
+    await harness.runs(borrowed)
+    await harness.submit("speech", "owner", gpus=4)
+    await harness.wait(300)
+    assert await harness.phase(borrowed) == "running"
+    await harness.wait(400)
+    assert await harness.phase(borrowed) == "preempting"
 
 
-async def test_a_changed_delay_holds_for_what_waits_already(desk: Desk) -> None:
-    await desk.project("vision", 0)
-    made = await desk.project("speech", 4, preemption_delay_seconds=10_000.0)
-    borrowed = await desk.submit("vision", "borrows", gpus=4)
-    await desk.runs(borrowed)
-    await desk.submit("speech", "owner", gpus=4)
-    await desk.wait(300)
-    assert await desk.phase(borrowed) == "running"
+async def test_a_changed_delay_holds_for_what_waits_already(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 0)
+    made = await harness.project("speech", 4, preemption_delay_seconds=10_000.0)
+    borrowed = await harness.submit("vision", "borrows", gpus=4)
+    await harness.runs(borrowed)
+    await harness.submit("speech", "owner", gpus=4)
+    await harness.wait(300)
+    assert await harness.phase(borrowed) == "running"
     made.spec = msgspec.structs.replace(made.spec, preemption_delay_seconds=None)
-    desk.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 99, made)))
-    await desk.settle()
-    assert await desk.phase(borrowed) == "preempting"
+    harness.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 99, made)))
+    await harness.settle()
+    assert await harness.phase(borrowed) == "preempting"
 
 
-async def test_a_project_may_spread_its_work(cluster: Desk) -> None:
+async def test_a_project_may_spread_its_work(cluster: SchedulerHarness) -> None:
     await cluster.project("wide", 8, placement="spread")
     packed = [await cluster.submit("vision", f"p{n}") for n in range(2)]
     wide = [await cluster.submit("wide", f"w{n}") for n in range(2)]
@@ -227,16 +235,16 @@ async def test_a_project_may_spread_its_work(cluster: Desk) -> None:
     assert await nodes(cluster, wide[0]) != await nodes(cluster, wide[1])
 
 
-async def test_patience_of_a_project_is_that_of_its_large_work(desk: Desk) -> None:
+async def test_patience_of_a_project_is_that_of_its_large_work(harness: SchedulerHarness) -> None:
     """Whoever came later no longer takes what becomes free, once the patience is over."""
-    await desk.project("vision", 4, patience_seconds=30.0)
-    first = [await desk.submit("vision", f"first{n}") for n in range(4)]
-    await desk.runs(*first)
-    large = await desk.submit("vision", "large", gpus=4)
-    later = [await desk.submit("vision", f"later{n}") for n in range(8)]
-    await desk.wait(60)
+    await harness.project("vision", 4, patience_seconds=30.0)
+    first = [await harness.submit("vision", f"first{n}") for n in range(4)]
+    await harness.runs(*first)
+    large = await harness.submit("vision", "large", gpus=4)
+    later = [await harness.submit("vision", f"later{n}") for n in range(8)]
+    await harness.wait(60)
     for uid in (*first, *later[:4]):
-        await desk.runs(uid)
-        await desk.ends(uid)
-        await desk.wait(1)
-    assert await desk.phase(large) == "starting"
+        await harness.runs(uid)
+        await harness.ends(uid)
+        await harness.wait(1)
+    assert await harness.phase(large) == "starting"

@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.quarantine import MOST_KEPT, Quarantine, Skipped
 from carrel_scheduler.workloads.reconcile.live import LiveState
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 def quarantine(now: float = 5.0) -> Quarantine:
@@ -37,12 +37,12 @@ def test_the_name_that_people_know_is_kept() -> None:
     assert [(one.name, one.message) for one in held.items] == [("vision/train-1", "'y\\nz'")]
 
 
-async def test_live_work_is_named_by_its_project_and_name(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "job")
-    desk.loop.quarantine.put("task", f"rendezvous {uid}", ValueError("x"))
-    desk.loop.quarantine.put("node", "gpu-1", ValueError("x"))
-    found = LiveState(desk.loop).faults().set_aside
+async def test_live_work_is_named_by_its_project_and_name(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "job")
+    harness.loop.quarantine.put("task", f"rendezvous {uid}", ValueError("x"))
+    harness.loop.quarantine.put("node", "gpu-1", ValueError("x"))
+    found = LiveState(harness.loop).faults().set_aside
     assert [(one.key, one.name) for one in found] == [
         (f"rendezvous {uid}", "vision/job"),
         ("gpu-1", ""),

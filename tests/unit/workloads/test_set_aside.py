@@ -41,7 +41,7 @@ from carrel_schema.objects import (
     Workload,
     WorkloadSpec,
 )
-from unit.workloads.desk import Desk, node_facts
+from unit.workloads.harness import SchedulerHarness, node_facts
 
 Corrupt = Callable[[random.Random], Any]
 
@@ -118,35 +118,37 @@ CORRUPT: list[Corrupt] = [_workload, _project, _department, _task, _devices, _ot
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_good_inputs_are_processed_between_any_bad_ones(desk: Desk, seed: int) -> None:
+async def test_good_inputs_are_processed_between_any_bad_ones(
+    harness: SchedulerHarness, seed: int
+) -> None:
     chance = random.Random(seed)
-    await desk.project("vision", 4)
+    await harness.project("vision", 4)
     running: list[str] = []
     for number in range(12):
         for _ in range(chance.randrange(6)):
-            desk.loop.enqueue(chance.choice(CORRUPT)(chance))
+            harness.loop.enqueue(chance.choice(CORRUPT)(chance))
         if running and chance.random() < 0.5:
-            await desk.ends(running.pop(0))
-        uid = await desk.submit("vision", f"job-{number}")
+            await harness.ends(running.pop(0))
+        uid = await harness.submit("vision", f"job-{number}")
         if len(running) < 4:
-            assert await desk.phase(uid) == "starting", number
-            await desk.runs(uid)
-            assert await desk.phase(uid) == "running", number
+            assert await harness.phase(uid) == "starting", number
+            await harness.runs(uid)
+            assert await harness.phase(uid) == "running", number
             running.append(uid)
         else:
-            assert await desk.phase(uid) == "pending"
-            await desk.change(uid, suspend=True)
-            assert await desk.phase(uid) == "stopped"
-    assert desk.loop.quarantine.counts
+            assert await harness.phase(uid) == "pending"
+            await harness.change(uid, suspend=True)
+            assert await harness.phase(uid) == "stopped"
+    assert harness.loop.quarantine.counts
 
 
 async def test_a_handler_that_fails_takes_its_workload_in_anew(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails half-way, with its changes made in memory: what is recorded counts."""
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "job")
-    await desk.runs(uid)
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "job")
+    await harness.runs(uid)
     follow = handlers.follow_specification
 
     def failing(cycle: Any, entry: Any) -> None:
@@ -156,41 +158,43 @@ async def test_a_handler_that_fails_takes_its_workload_in_anew(
             raise KeyError(entry.uid)
 
     monkeypatch.setattr(handlers, "follow_specification", failing)
-    await desk.change(uid, suspend=True)
-    assert await desk.phase(uid) == "stopping"
-    assert list(desk.engine.stopping) == [TaskId(uid, 0, 0)]
-    await desk.ends(uid, None, signal=15)
-    assert await desk.phase(uid) == "stopped"
-    other = await desk.submit("vision", "other", gpus=4)
-    assert await desk.phase(other) == "starting"
+    await harness.change(uid, suspend=True)
+    assert await harness.phase(uid) == "stopping"
+    assert list(harness.engine.stopping) == [TaskId(uid, 0, 0)]
+    await harness.ends(uid, None, signal=15)
+    assert await harness.phase(uid) == "stopped"
+    other = await harness.submit("vision", "other", gpus=4)
+    assert await harness.phase(other) == "starting"
 
 
 async def test_what_fails_for_good_holds_up_nobody_and_doubles_no_gpu(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 4)
-    bad = await desk.submit("vision", "bad")
-    good = await desk.submit("vision", "good")
-    await desk.runs(bad, good)
-    [task] = desk.tasks_of(bad)
-    [device] = desk.engine.specs[task].devices
+    await harness.project("vision", 4)
+    bad = await harness.submit("vision", "bad")
+    good = await harness.submit("vision", "good")
+    await harness.runs(bad, good)
+    [task] = harness.tasks_of(bad)
+    [device] = harness.engine.specs[task].devices
     for module, name in ((handlers, "follow_specification"), (task_events, "on_task")):
         monkeypatch.setattr(module, name, _failing_for(bad, getattr(module, name)))
-    await desk.change(bad, priority="high")
-    assert desk.loop.cache.get(bad) is None
-    assert [one.key for one in desk.loop.quarantine.items if one.source == "workload"] == [bad]
-    assert desk.engine.stopping[task] == 0.0
-    waits = await desk.submit("vision", "waits", gpus=3)
-    assert await desk.phase(waits) == "pending"  # its GPU is used until the task has ended
-    assert device not in {d for one in desk.tasks_of(good) for d in desk.engine.specs[one].devices}
+    await harness.change(bad, priority="high")
+    assert harness.loop.cache.get(bad) is None
+    assert [one.key for one in harness.loop.quarantine.items if one.source == "workload"] == [bad]
+    assert harness.engine.stopping[task] == 0.0
+    waits = await harness.submit("vision", "waits", gpus=3)
+    assert await harness.phase(waits) == "pending"  # its GPU is used until the task has ended
+    assert device not in {
+        d for one in harness.tasks_of(good) for d in harness.engine.specs[one].devices
+    }
     monkeypatch.undo()
-    desk.finish(task, None, signal=9)
-    await desk.settle()
-    assert await desk.phase(waits) == "starting"
-    await desk.ends(waits)
-    await desk.change(bad, priority="low")  # its object changes: it is looked at again
-    assert desk.loop.cache.get(bad) is not None
-    assert not list(desk.loop.quarantine.items)
+    harness.finish(task, None, signal=9)
+    await harness.settle()
+    assert await harness.phase(waits) == "starting"
+    await harness.ends(waits)
+    await harness.change(bad, priority="low")  # its object changes: it is looked at again
+    assert harness.loop.cache.get(bad) is not None
+    assert not list(harness.loop.quarantine.items)
 
 
 def _failing_for(uid: str, handler: Callable[..., None]) -> Callable[..., None]:
@@ -204,30 +208,30 @@ def _failing_for(uid: str, handler: Callable[..., None]) -> Callable[..., None]:
 
 
 async def test_recovery_leaves_out_what_it_cannot_take_in(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 4)
-    bad = await desk.submit("vision", "bad")
-    good = await desk.submit("vision", "good")
-    await desk.runs(bad, good)
-    stored = await desk.stored(bad)
+    await harness.project("vision", 4)
+    bad = await harness.submit("vision", "bad")
+    good = await harness.submit("vision", "good")
+    await harness.runs(bad, good)
+    stored = await harness.stored(bad)
     stored.status.tasks[0] = msgspec.structs.replace(stored.status.tasks[0], devices=(0, 1, 77))
-    await desk.ledger.update_status(stored)
-    await desk.recover()
-    assert await desk.phase(good) == "running"
-    assert [one.key for one in desk.loop.quarantine.items] == [bad]
-    assert [task.workload_uid for task in desk.engine.stopping] == [bad]
-    other = await desk.submit("vision", "other", gpus=3)
-    assert await desk.phase(other) == "pending"
-    desk.finish(TaskId(bad, 0, 0), None, signal=9)
-    await desk.settle()
-    assert await desk.phase(other) == "starting"
+    await harness.ledger.update_status(stored)
+    await harness.recover()
+    assert await harness.phase(good) == "running"
+    assert [one.key for one in harness.loop.quarantine.items] == [bad]
+    assert [task.workload_uid for task in harness.engine.stopping] == [bad]
+    other = await harness.submit("vision", "other", gpus=3)
+    assert await harness.phase(other) == "pending"
+    harness.finish(TaskId(bad, 0, 0), None, signal=9)
+    await harness.settle()
+    assert await harness.phase(other) == "starting"
 
 
 async def test_one_who_keeps_deciding_from_working_is_set_aside(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 4)
+    await harness.project("vision", 4)
 
     def failing(state: State, now: float, *_: Any) -> Plan:
         if any(job.spec.name == "poison" for job in state.jobs.by_uid.values()):
@@ -235,20 +239,20 @@ async def test_one_who_keeps_deciding_from_working_is_set_aside(
         return decide(state, now)
 
     monkeypatch.setattr(reconciler, "decide", failing)
-    first = await desk.submit("vision", "first")
-    poison = await desk.submit("vision", "poison")
-    last = await desk.submit("vision", "last")
-    assert await desk.phases(first, poison, last) == ["starting", "pending", "starting"]
-    reason = (await desk.stored(poison)).status.reason
+    first = await harness.submit("vision", "first")
+    poison = await harness.submit("vision", "poison")
+    last = await harness.submit("vision", "last")
+    assert await harness.phases(first, poison, last) == ["starting", "pending", "starting"]
+    reason = (await harness.stored(poison)).status.reason
     assert reason is not None
     assert reason.token == "SetAside"
-    assert desk.loop.quarantine.holds("workload", poison)
+    assert harness.loop.quarantine.holds("workload", poison)
 
 
 async def test_deciding_that_fails_is_tried_again_ever_more_rarely(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 4)
+    await harness.project("vision", 4)
     tried: list[float] = []
 
     def failing(state: State, now: float, *_: Any) -> Plan:
@@ -256,65 +260,65 @@ async def test_deciding_that_fails_is_tried_again_ever_more_rarely(
         raise ZeroDivisionError
 
     monkeypatch.setattr(reconciler, "decide", failing)
-    uid = await desk.submit("vision", "job")
-    await desk.wait(600.0)
+    uid = await harness.submit("vision", "job")
+    await harness.wait(600.0)
     assert len(tried) < 60
-    assert desk.loop.quarantine.holds("decision", "plan")
+    assert harness.loop.quarantine.holds("decision", "plan")
     monkeypatch.setattr(reconciler, "decide", decide)
-    await desk.wait(61.0)
-    assert await desk.phase(uid) == "starting"
-    assert not desk.loop.quarantine.holds("decision", "plan")
+    await harness.wait(61.0)
+    assert await harness.phase(uid) == "starting"
+    assert not harness.loop.quarantine.holds("decision", "plan")
 
 
 async def test_what_cannot_be_recorded_is_not_started_and_the_others_are(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 4)
-    record = desk.ledger.record
+    await harness.project("vision", 4)
+    record = harness.ledger.record
 
     async def refusing(*, statuses: Any = (), **rest: Any) -> Any:
         if any(one.meta.name == "unwritable" for one in statuses):
             raise OverflowError("int too large")
         return await record(statuses=statuses, **rest)
 
-    monkeypatch.setattr(desk.ledger, "record", refusing)
-    desk.now += 1.0
-    bad = await desk.submit("vision", "unwritable")
-    good = await desk.submit("vision", "good")
-    assert await desk.phases(bad, good) == ["pending", "starting"]
-    assert [task.workload_uid for task in desk.engine.specs] == [good]
-    assert desk.loop.quarantine.holds("record", bad)
+    monkeypatch.setattr(harness.ledger, "record", refusing)
+    harness.now += 1.0
+    bad = await harness.submit("vision", "unwritable")
+    good = await harness.submit("vision", "good")
+    assert await harness.phases(bad, good) == ["pending", "starting"]
+    assert [task.workload_uid for task in harness.engine.specs] == [good]
+    assert harness.loop.quarantine.holds("record", bad)
     monkeypatch.undo()
-    await desk.wait(61.0)
-    assert await desk.phase(bad) == "starting"
-    assert invariants.check(desk.loop.state) == []
+    await harness.wait(61.0)
+    assert await harness.phase(bad) == "starting"
+    assert invariants.check(harness.loop.state) == []
 
 
-async def test_another_scheduler_ends_this_one(desk: Desk) -> None:
-    await desk.project("vision", 4)
-    await desk.ledger.begin_epoch()
+async def test_another_scheduler_ends_this_one(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 4)
+    await harness.ledger.begin_epoch()
     with pytest.raises(Fenced):
-        await desk.submit("vision", "job")
+        await harness.submit("vision", "job")
 
 
 async def test_what_falls_due_again_and_again_does_not_keep_a_processor_busy(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float | None] = []
 
     async def wait(seconds: float | None) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(desk.loop, "next_deadline", lambda: desk.now - 1.0)
-    monkeypatch.setattr(desk.loop._inbox, "wait", wait)
+    monkeypatch.setattr(harness.loop, "next_deadline", lambda: harness.now - 1.0)
+    monkeypatch.setattr(harness.loop._inbox, "wait", wait)
     for _ in range(reconciler.MOST_PASSES_IN_A_ROW + 5):
-        await desk.loop._something_happened()
+        await harness.loop._something_happened()
     assert waited[0] == 0.0
     assert waited[-1] == reconciler.SLOW_PASS_SECONDS
 
 
 async def test_a_violated_invariant_is_told_and_ends_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = ["device 3 of desk holds 2000 of 1000"]
 
@@ -324,72 +328,72 @@ async def test_a_violated_invariant_is_told_and_ends_nothing(
     def limits_held(_state: Any) -> list[str]:
         raise ZeroDivisionError
 
-    desk.loop.audit = StateAudit(lambda: desk.now, (no_device_over_capacity, limits_held))
-    before = LiveState(desk.loop).faults().violations
+    harness.loop.audit = StateAudit(lambda: harness.now, (no_device_over_capacity, limits_held))
+    before = LiveState(harness.loop).faults().violations
     assert before == {"no_device_over_capacity": 0, "limits_held": 0}
-    await desk.project("vision", 1)
+    await harness.project("vision", 1)
     for _ in range(3):
-        desk.now += 1.5
-        desk.loop.enqueue(Wake())
-        await desk.settle()
-    faults = LiveState(desk.loop).faults()
+        harness.now += 1.5
+        harness.loop.enqueue(Wake())
+        await harness.settle()
+    faults = LiveState(harness.loop).faults()
     assert faults.violated == ["limits_held", "no_device_over_capacity"]
     assert sum(faults.violations.values()) == 4
     assert caplog.text.count("device 3 of desk holds 2000") == 1
     wrong.clear()
     for _ in range(2):
-        desk.now += 1.5
-        desk.loop.enqueue(Wake())
-        await desk.settle()
-    assert LiveState(desk.loop).faults().violated == ["limits_held"]
+        harness.now += 1.5
+        harness.loop.enqueue(Wake())
+        await harness.settle()
+    assert LiveState(harness.loop).faults().violated == ["limits_held"]
 
 
-async def test_invariants_take_a_small_share_of_the_time(desk: Desk) -> None:
+async def test_invariants_take_a_small_share_of_the_time(harness: SchedulerHarness) -> None:
     looks: list[float] = []
 
     def slow(_state: Any) -> list[str]:
-        looks.append(desk.now)
-        desk.now += 0.02
+        looks.append(harness.now)
+        harness.now += 0.02
         return []
 
-    audit = StateAudit(lambda: desk.now, (slow,))
-    begun = desk.now
-    while desk.now < begun + 200.0:
-        if audit.due_at <= desk.now:
-            audit.look(desk.loop.state)
-        desk.now += 0.01
+    audit = StateAudit(lambda: harness.now, (slow,))
+    begun = harness.now
+    while harness.now < begun + 200.0:
+        if audit.due_at <= harness.now:
+            audit.look(harness.loop.state)
+        harness.now += 0.01
     assert 0.009 * 200.0 <= len(looks) * 0.02 <= 0.011 * 200.0
 
 
-async def test_a_clock_that_is_set_back_puts_no_invariant_off(desk: Desk) -> None:
+async def test_a_clock_that_is_set_back_puts_no_invariant_off(harness: SchedulerHarness) -> None:
     looks: list[float] = []
 
     def quick(_state: Any) -> list[str]:
-        looks.append(desk.now)
+        looks.append(harness.now)
         return []
 
-    desk.loop.audit = StateAudit(lambda: desk.now, (quick,))
+    harness.loop.audit = StateAudit(lambda: harness.now, (quick,))
     for seconds in (60.0, 0.1, -86_400.0, 1.5):
-        desk.now += seconds
-        desk.loop.enqueue(Wake())
-        await desk.settle()
-    assert looks == [desk.now + 86_400.0 - 1.6, desk.now]
+        harness.now += seconds
+        harness.loop.enqueue(Wake())
+        await harness.settle()
+    assert looks == [harness.now + 86_400.0 - 1.6, harness.now]
 
 
-async def test_an_invariant_that_takes_long_is_left_out(desk: Desk) -> None:
+async def test_an_invariant_that_takes_long_is_left_out(harness: SchedulerHarness) -> None:
     looks: list[str] = []
 
     def slow(_state: Any) -> list[str]:
         looks.append("slow")
-        desk.now += 2 * MOST_SECONDS
+        harness.now += 2 * MOST_SECONDS
         return []
 
     def quick(_state: Any) -> list[str]:
         looks.append("quick")
         return []
 
-    audit = StateAudit(lambda: desk.now, (slow, quick))
+    audit = StateAudit(lambda: harness.now, (slow, quick))
     for _ in range(4):
-        audit.look(desk.loop.state)
-        desk.now += 60.0
+        audit.look(harness.loop.state)
+        harness.now += 60.0
     assert looks == ["slow", "quick", "quick", "quick"]

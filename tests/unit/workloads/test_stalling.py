@@ -12,71 +12,77 @@ from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.history import Report
 from carrel_schema.objects import WorkloadSpec
 from carrel_schema.sections import Retries
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
-async def gang(desk: Desk, reaction: Reaction = "tell") -> str:
-    desk.stall_rule = StallRule(after_s=600.0, reaction=reaction)
-    await desk.recover()
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "gang", kind="distributed", tasks=2)
-    await desk.runs(uid)
-    await desk.gpus_work()
+async def gang(harness: SchedulerHarness, reaction: Reaction = "tell") -> str:
+    harness.stall_rule = StallRule(after_s=600.0, reaction=reaction)
+    await harness.recover()
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "gang", kind="distributed", tasks=2)
+    await harness.runs(uid)
+    await harness.gpus_work()
     return uid
 
 
-async def reason(desk: Desk, uid: str) -> str:
-    found = (await desk.stored(uid)).status.reason
+async def reason(harness: SchedulerHarness, uid: str) -> str:
+    found = (await harness.stored(uid)).status.reason
     return "" if found is None else found.sentence
 
 
-async def test_the_owner_is_told_once_and_no_more_when_it_goes_on(desk: Desk) -> None:
-    uid = await gang(desk)
-    await desk.wait(590.0)
-    assert await reason(desk, uid) == ""
-    await desk.wait(60.0)
-    assert await reason(desk, uid) == ("It stands still: no GPU work and no report for 10 min.")
-    await desk.wait(600.0)
-    assert await desk.phase(uid) == "running"
-    rows = await desk.ledger.transitions(workload_uid=uid)
+async def test_the_owner_is_told_once_and_no_more_when_it_goes_on(
+    harness: SchedulerHarness,
+) -> None:
+    uid = await gang(harness)
+    await harness.wait(590.0)
+    assert await reason(harness, uid) == ""
+    await harness.wait(60.0)
+    assert await reason(harness, uid) == ("It stands still: no GPU work and no report for 10 min.")
+    await harness.wait(600.0)
+    assert await harness.phase(uid) == "running"
+    rows = await harness.ledger.transitions(workload_uid=uid)
     assert [row.reason.token for row in rows if row.reason].count("Stalled") == 1
-    await desk.gpus_work(0)
-    assert await reason(desk, uid) == ""
+    await harness.gpus_work(0)
+    assert await reason(harness, uid) == ""
 
 
 @pytest.mark.parametrize("sign", ["a report", "one GPU works", "not measured", "no gang"])
-async def test_whoever_gives_a_sign_does_not_stand_still(desk: Desk, sign: str) -> None:
-    uid = await gang(desk)
+async def test_whoever_gives_a_sign_does_not_stand_still(
+    harness: SchedulerHarness, sign: str
+) -> None:
+    uid = await gang(harness)
     if sign == "no gang":
-        uid = await desk.submit("vision", "alone")
-        await desk.runs(uid)
+        uid = await harness.submit("vision", "alone")
+        await harness.runs(uid)
     if sign == "not measured":
-        desk.busy = None
+        harness.busy = None
     for _ in range(30):
-        await desk.wait(60.0)
+        await harness.wait(60.0)
         if sign == "a report":
-            await LiveState(desk.loop).report(uid, Report(at=desk.now, step=1))
+            await LiveState(harness.loop).report(uid, Report(at=harness.now, step=1))
         if sign == "one GPU works":
-            await desk.gpus_work(1)
-            await desk.gpus_work()
-        assert await reason(desk, uid) == ""
+            await harness.gpus_work(1)
+            await harness.gpus_work()
+        assert await reason(harness, uid) == ""
 
 
-async def test_by_the_admins_choice_the_workers_start_again_and_it_counts(desk: Desk) -> None:
-    uid = await gang(desk, reaction="restart")
-    await desk.wait(660.0)
-    assert len(desk.engine.stopping) == 2
-    assert "no GPU work and no report for 10 min" in await reason(desk, uid)
-    await desk.ends(uid, None, signal=15)
-    stored = await desk.stored(uid)
+async def test_by_the_admins_choice_the_workers_start_again_and_it_counts(
+    harness: SchedulerHarness,
+) -> None:
+    uid = await gang(harness, reaction="restart")
+    await harness.wait(660.0)
+    assert len(harness.engine.stopping) == 2
+    assert "no GPU work and no report for 10 min" in await reason(harness, uid)
+    await harness.ends(uid, None, signal=15)
+    stored = await harness.stored(uid)
     assert (stored.status.phase, stored.status.failures) == ("pending", 1)
 
 
 async def test_a_job_of_one_task_is_restarted_by_its_own_rule_and_its_owner_reads_why(
-    desk: Desk,
+    harness: SchedulerHarness,
 ) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit(
+    await harness.project("vision", 4)
+    uid = await harness.submit(
         "vision",
         "alone",
         restart_when_stalled=True,
@@ -84,55 +90,55 @@ async def test_a_job_of_one_task_is_restarted_by_its_own_rule_and_its_owner_read
         retries=Retries(stalled=1),
     )
     for attempt in (1, 2):
-        await desk.runs(uid)
-        await desk.gpus_work()
-        await desk.wait(290.0)
-        assert desk.engine.stopping == {}
-        await desk.wait(30.0)
-        assert len(desk.engine.stopping) == 1
-        await desk.ends(uid, 0)
-        status = (await desk.stored(uid)).status
+        await harness.runs(uid)
+        await harness.gpus_work()
+        await harness.wait(290.0)
+        assert harness.engine.stopping == {}
+        await harness.wait(30.0)
+        assert len(harness.engine.stopping) == 1
+        await harness.ends(uid, 0)
+        status = (await harness.stored(uid)).status
         assert status.failures == attempt
         assert status.last_failure is not None
         assert status.last_failure.cls == "stalled"
         if attempt == 1:
             told = "It stood still: no GPU work and no report for 5 min"
-            assert (await reason(desk, uid)).startswith(told)
-            await desk.wait(10.0)
+            assert (await reason(harness, uid)).startswith(told)
+            await harness.wait(10.0)
     assert status.phase == "failed"
-    assert "its back-off limit is 1" in await reason(desk, uid)
+    assert "its back-off limit is 1" in await reason(harness, uid)
 
 
 async def test_a_rule_that_is_changed_counts_at_once_also_for_work_that_stands_still(
-    desk: Desk,
+    harness: SchedulerHarness,
 ) -> None:
-    await desk.project("vision", 4)
-    uid = await desk.submit("vision", "alone", stall_after_seconds=300.0)
-    await desk.runs(uid)
-    await desk.gpus_work()
-    await desk.wait(330.0)
-    assert "stands still" in await reason(desk, uid)
-    assert desk.engine.stopping == {}
-    await desk.change(uid, restart_when_stalled=True)
-    await desk.wait(30.0)
-    assert len(desk.engine.stopping) == 1
+    await harness.project("vision", 4)
+    uid = await harness.submit("vision", "alone", stall_after_seconds=300.0)
+    await harness.runs(uid)
+    await harness.gpus_work()
+    await harness.wait(330.0)
+    assert "stands still" in await reason(harness, uid)
+    assert harness.engine.stopping == {}
+    await harness.change(uid, restart_when_stalled=True)
+    await harness.wait(30.0)
+    assert len(harness.engine.stopping) == 1
 
 
-async def test_a_gangs_own_word_counts_more_than_the_clusters(desk: Desk) -> None:
-    desk.stall_rule = StallRule(after_s=600.0, reaction="restart")
-    await desk.recover()
-    await desk.project("vision", 4)
+async def test_a_gangs_own_word_counts_more_than_the_clusters(harness: SchedulerHarness) -> None:
+    harness.stall_rule = StallRule(after_s=600.0, reaction="restart")
+    await harness.recover()
+    await harness.project("vision", 4)
     gang: dict[str, Any] = {"kind": "distributed", "tasks": 2}
-    told = await desk.submit("vision", "told", **gang, restart_when_stalled=False)
-    late = await desk.submit("vision", "late", **gang, stall_after_seconds=3600.0)
-    await desk.runs(told, late)
-    await desk.gpus_work()
-    await desk.wait(660.0)
-    assert "stands still" in await reason(desk, told)
-    assert await reason(desk, late) == ""
-    assert desk.engine.stopping == {}
-    await desk.wait(3000.0)
-    assert {task.workload_uid for task in desk.engine.stopping} == {late}
+    told = await harness.submit("vision", "told", **gang, restart_when_stalled=False)
+    late = await harness.submit("vision", "late", **gang, stall_after_seconds=3600.0)
+    await harness.runs(told, late)
+    await harness.gpus_work()
+    await harness.wait(660.0)
+    assert "stands still" in await reason(harness, told)
+    assert await reason(harness, late) == ""
+    assert harness.engine.stopping == {}
+    await harness.wait(3000.0)
+    assert {task.workload_uid for task in harness.engine.stopping} == {late}
 
 
 def test_where_the_cluster_looks_for_nothing_own_rules_hold_and_other_kinds_have_none() -> None:
@@ -141,8 +147,8 @@ def test_where_the_cluster_looks_for_nothing_own_rules_hold_and_other_kinds_have
     assert rule_of(own, off) == StallRule(1800.0, "restart")
     assert rule_of(WorkloadSpec(), StallRule()).after_s == 0.0
     assert rule_of(WorkloadSpec(tasks=2), StallRule()) == StallRule()
-    desk = WorkloadSpec(kind="workspace", restart_when_stalled=True)
-    assert rule_of(desk, StallRule()).after_s == 0.0
+    workspace = WorkloadSpec(kind="workspace", restart_when_stalled=True)
+    assert rule_of(workspace, StallRule()).after_s == 0.0
 
 
 def test_nothing_is_looked_for_where_the_admin_says_so(tmp_path: Path) -> None:

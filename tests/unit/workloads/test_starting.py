@@ -13,15 +13,15 @@ from carrel_scheduler import ids
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.workloads.state.events import TaskSeen
 from carrel_schema.objects import Meta
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 class Recording:
     """Stands in for ``Ledger.record``: goes on once the secrets were asked for."""
 
-    def __init__(self, desk: Desk, failure: Exception | None = None) -> None:
-        self._desk, self._failure = desk, failure
-        self._record, self._secrets_of = desk.ledger.record, desk.ledger.secrets_of
+    def __init__(self, harness: SchedulerHarness, failure: Exception | None = None) -> None:
+        self._harness, self._failure = harness, failure
+        self._record, self._secrets_of = harness.ledger.record, harness.ledger.secrets_of
         self._asked = asyncio.Event()
         self.started: list[int] = []
 
@@ -33,37 +33,39 @@ class Recording:
         if any(row.to_phase == "starting" for row in turn["transitions"]):
             async with asyncio.timeout(30):
                 await self._asked.wait()
-            self.started.append(len(self._desk.engine.specs))
+            self.started.append(len(self._harness.engine.specs))
             if self._failure is not None:
                 raise self._failure
         return await self._record(**turn)
 
 
-def stand_in(desk: Desk, monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
-    monkeypatch.setattr(desk.ledger, "record", recording.record)
-    monkeypatch.setattr(desk.ledger, "secrets_of", recording.secrets_of)
+def stand_in(
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch, recording: Recording
+) -> None:
+    monkeypatch.setattr(harness.ledger, "record", recording.record)
+    monkeypatch.setattr(harness.ledger, "secrets_of", recording.secrets_of)
 
 
 async def test_secrets_are_read_meanwhile_and_nothing_starts_before(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 2)
-    recording = Recording(desk)
-    stand_in(desk, monkeypatch, recording)
-    await desk.submit("vision", "train-1")
+    await harness.project("vision", 2)
+    recording = Recording(harness)
+    stand_in(harness, monkeypatch, recording)
+    await harness.submit("vision", "train-1")
     assert recording.started == [0]
-    assert len(desk.engine.specs) == 1
+    assert len(harness.engine.specs) == 1
 
 
 async def test_what_could_not_be_recorded_is_not_started(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.project("vision", 2)
-    stand_in(desk, monkeypatch, Recording(desk, Fenced("another scheduler")))
+    await harness.project("vision", 2)
+    stand_in(harness, monkeypatch, Recording(harness, Fenced("another scheduler")))
     with pytest.raises(Fenced):
-        await desk.submit("vision", "train-1")
-    await desk.loop.executor.idle()
-    assert not desk.engine.specs
+        await harness.submit("vision", "train-1")
+    await harness.loop.executor.idle()
+    assert not harness.engine.specs
 
 
 def test_uids_begin_with_the_time_and_are_all_different(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,17 +77,19 @@ def test_uids_begin_with_the_time_and_are_all_different(monkeypatch: pytest.Monk
     assert len({uid[12:] for uid in made}) == 250
 
 
-async def test_what_a_start_waits_for_is_shown_until_it_runs(desk: Desk) -> None:
-    await desk.project("vision", 2)
-    uid = await desk.submit("vision", "train-1")
-    (task,) = desk.tasks_of(uid)
-    pulling = msgspec.structs.replace(desk.engine.alive[task], message="pulling image a:1: 3 MiB")
-    desk.loop.enqueue(TaskSeen(pulling))
-    await desk.settle()
-    status = (await desk.stored(uid)).status
+async def test_what_a_start_waits_for_is_shown_until_it_runs(harness: SchedulerHarness) -> None:
+    await harness.project("vision", 2)
+    uid = await harness.submit("vision", "train-1")
+    (task,) = harness.tasks_of(uid)
+    pulling = msgspec.structs.replace(
+        harness.engine.alive[task], message="pulling image a:1: 3 MiB"
+    )
+    harness.loop.enqueue(TaskSeen(pulling))
+    await harness.settle()
+    status = (await harness.stored(uid)).status
     assert status.phase == "starting"
     assert status.reason is not None
     assert status.reason.sentence == "Starting: pulling image a:1: 3 MiB."
-    await desk.runs(uid)
-    status = (await desk.stored(uid)).status
+    await harness.runs(uid)
+    status = (await harness.stored(uid)).status
     assert (status.phase, status.reason, status.tasks[0].message) == ("running", None, "")

@@ -15,15 +15,15 @@ from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import Meta, NodeGroupLists, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened
-from unit.workloads.desk import Desk
-from unit.workloads.test_open_groups import MachineDesk
+from unit.workloads.harness import SchedulerHarness
+from unit.workloads.test_open_groups import MachineHarness
 
 A100, T4 = "A100-SXM4-80GB", "Tesla T4"
 MODELS = (A100, T4, A100, T4)
 
 
-class UnlikeDesk(MachineDesk):
-    """A desk on one machine with GPUs of two models, unlike ones connected better."""
+class UnlikeHarness(MachineHarness):
+    """A harness on one machine with GPUs of two models, unlike ones connected better."""
 
     def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
         super().__init__(ledger, tmp_path, gpus)
@@ -36,25 +36,25 @@ class UnlikeDesk(MachineDesk):
 
 
 @pytest.fixture
-async def machine(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with opened(empty_ledger, tmp_path, 4, UnlikeDesk) as desk:
-        yield desk
+async def machine(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[SchedulerHarness]:
+    async with opened(empty_ledger, tmp_path, 4, UnlikeHarness) as harness:
+        yield harness
 
 
-def devices_of(desk: Desk, uid: str) -> tuple[int, ...]:
-    [task] = desk.tasks_of(uid)
-    return desk.engine.specs[task].devices
+def devices_of(harness: SchedulerHarness, uid: str) -> tuple[int, ...]:
+    [task] = harness.tasks_of(uid)
+    return harness.engine.specs[task].devices
 
 
-async def submitted(desk: Desk, name: str, gpus: float, **asked: Any) -> str:
-    uid = await desk.submit("vision", name, gpus, **asked)
-    if await desk.phase(uid) == "starting":
-        await desk.runs(uid)
+async def submitted(harness: SchedulerHarness, name: str, gpus: float, **asked: Any) -> str:
+    uid = await harness.submit("vision", name, gpus, **asked)
+    if await harness.phase(uid) == "starting":
+        await harness.runs(uid)
     return uid
 
 
 @pytest.mark.parametrize("gpus", [1, 0.6])
-async def test_the_first_type_that_is_free_is_taken(machine: Desk, gpus: float) -> None:
+async def test_the_first_type_that_is_free_is_taken(machine: SchedulerHarness, gpus: float) -> None:
     await machine.project("vision", 4)
     wish = ["T4", "A100"]
     found = [await submitted(machine, f"j{n}", gpus, gpu_types=wish) for n in range(4)]
@@ -62,7 +62,7 @@ async def test_the_first_type_that_is_free_is_taken(machine: Desk, gpus: float) 
 
 
 async def test_work_waits_for_a_type_of_which_none_is_free_and_says_so(
-    machine: Desk,
+    machine: SchedulerHarness,
 ) -> None:
     await machine.project("vision", 4)
     running = [await submitted(machine, f"j{n}", 1, gpu_types=["A100"]) for n in range(2)]
@@ -80,7 +80,7 @@ async def test_work_waits_for_a_type_of_which_none_is_free_and_says_so(
 
 @pytest.mark.parametrize(("model", "devices"), [("T4", (1, 3)), ("A100", (0, 2))])
 async def test_work_of_higher_priority_has_that_of_its_type_preempted(
-    machine: Desk, model: str, devices: tuple[int, ...]
+    machine: SchedulerHarness, model: str, devices: tuple[int, ...]
 ) -> None:
     await machine.project("vision", 4)
     low = [await submitted(machine, f"j{n}", 1, priority="low") for n in range(4)]
@@ -92,7 +92,7 @@ async def test_work_of_higher_priority_has_that_of_its_type_preempted(
     assert devices_of(machine, high) == (device,)
 
 
-async def test_work_with_several_gpus_gets_equal_ones(machine: Desk) -> None:
+async def test_work_with_several_gpus_gets_equal_ones(machine: SchedulerHarness) -> None:
     """Though unlike ones are connected better."""
     await machine.project("vision", 4)
     first, second = [await submitted(machine, f"j{n}", 2) for n in range(2)]
@@ -102,7 +102,7 @@ async def test_work_with_several_gpus_gets_equal_ones(machine: Desk) -> None:
     assert devices_of(machine, await submitted(machine, "all", 4)) == (0, 1, 2, 3)
 
 
-async def test_each_gpu_is_in_the_group_of_its_model(machine: Desk) -> None:
+async def test_each_gpu_is_in_the_group_of_its_model(machine: SchedulerHarness) -> None:
     await machine.project("vision", 4)
     group = gpu_models.group_named_after(T4)
     assert group == "tesla-t4"
@@ -116,7 +116,7 @@ async def test_each_gpu_is_in_the_group_of_its_model(machine: Desk) -> None:
     assert machine.loop.external_pods.node_groups() == {"a100-sxm4-80gb", "tesla-t4"}
 
 
-async def test_a_project_is_kept_to_the_group_of_a_model(machine: Desk) -> None:
+async def test_a_project_is_kept_to_the_group_of_a_model(machine: SchedulerHarness) -> None:
     groups = NodeGroupLists(training=["tesla-t4"])
     await machine.project("vision", 4, node_groups=groups)
     found = [await submitted(machine, f"j{n}", 1) for n in range(3)]
@@ -126,7 +126,9 @@ async def test_a_project_is_kept_to_the_group_of_a_model(machine: Desk) -> None:
     assert await machine.phase(odd) == "pending"
 
 
-async def test_use_counts_for_the_type_and_group_of_the_gpus_that_were_held(machine: Desk) -> None:
+async def test_use_counts_for_the_type_and_group_of_the_gpus_that_were_held(
+    machine: SchedulerHarness,
+) -> None:
     await machine.project("vision", 4)
     plain = await submitted(machine, "plain", 1, gpu_types=["T4"])
     mixed = await submitted(machine, "mixed", 3)
@@ -136,19 +138,19 @@ async def test_use_counts_for_the_type_and_group_of_the_gpus_that_were_held(mach
         assert (place.gpu_type, place.node_group) == where
 
 
-def refusal(desk: Desk, **asked: Any) -> str:
+def refusal(harness: SchedulerHarness, **asked: Any) -> str:
     spec = WorkloadSpec(command=["x"], resources=Resources(gpu_milli=1000), **asked)
     try:
         admit(
             Workload(meta=Meta(name="a", uid="u", project="vision"), spec=spec),
-            LiveState(desk.loop),
+            LiveState(harness.loop),
         )
     except NotAdmitted as refused:
         return str(refused)
     return ""
 
 
-async def test_types_and_groups_that_are_not_there_are_refused(machine: Desk) -> None:
+async def test_types_and_groups_that_are_not_there_are_refused(machine: SchedulerHarness) -> None:
     await machine.project("vision", 4)
     assert refusal(machine, gpu_types=["T4", "A100"]) == ""
     assert refusal(machine, node_group="tesla-t4") == ""
@@ -156,7 +158,7 @@ async def test_types_and_groups_that_are_not_there_are_refused(machine: Desk) ->
     assert refusal(machine, node_group="tesla-v100")
 
 
-async def test_a_gpu_that_is_lost_changes_no_type(machine: Desk) -> None:
+async def test_a_gpu_that_is_lost_changes_no_type(machine: SchedulerHarness) -> None:
     await machine.project("vision", 4)
     blank = msgspec.structs.replace(machine.facts.devices[0], name="", broken=True)
     facts = msgspec.structs.replace(machine.facts, devices=(blank, *machine.facts.devices[1:]))
@@ -166,8 +168,8 @@ async def test_a_gpu_that_is_lost_changes_no_type(machine: Desk) -> None:
     assert devices_of(machine, uid) == (2,)
 
 
-class DividedDesk(MachineDesk):
-    """A desk whose first GPU is divided as work asks; the second has no MIG."""
+class DividedHarness(MachineHarness):
+    """A harness whose first GPU is divided as work asks; the second has no MIG."""
 
     def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 2) -> None:
         super().__init__(ledger, tmp_path, gpus)
@@ -180,22 +182,24 @@ class DividedDesk(MachineDesk):
 
 
 @pytest.fixture
-async def divided(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with opened(empty_ledger, tmp_path, 2, DividedDesk) as desk:
-        yield desk
+async def divided(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[SchedulerHarness]:
+    async with opened(empty_ledger, tmp_path, 2, DividedHarness) as harness:
+        yield harness
 
 
 def instance(profile: str) -> dict[str, Any]:
     return {"resources": Resources(mig_profile=profile, cpu_milli=100, memory_bytes=1 << 20)}
 
 
-def held(desk: Desk, uid: str) -> tuple[tuple[int, ...], str, int]:
-    [task] = desk.tasks_of(uid)
-    spec = desk.engine.specs[task]
+def held(harness: SchedulerHarness, uid: str) -> tuple[tuple[int, ...], str, int]:
+    [task] = harness.tasks_of(uid)
+    spec = harness.engine.specs[task]
     return spec.devices, spec.mig_profile, spec.mig_slots
 
 
-async def test_whole_gpus_without_mig_are_given_beside_instances_of_others(divided: Desk) -> None:
+async def test_whole_gpus_without_mig_are_given_beside_instances_of_others(
+    divided: SchedulerHarness,
+) -> None:
     await divided.project("vision", 4)
     first, second, third = [
         await submitted(divided, f"i{n}", 0, **instance("3g.40gb")) for n in range(3)
@@ -213,7 +217,9 @@ async def test_whole_gpus_without_mig_are_given_beside_instances_of_others(divid
     assert await divided.phase(third) == "pending"
 
 
-async def test_a_divided_gpu_is_given_whole_where_no_other_is_free(divided: Desk) -> None:
+async def test_a_divided_gpu_is_given_whole_where_no_other_is_free(
+    divided: SchedulerHarness,
+) -> None:
     await divided.project("vision", 4)
     plain, named = [
         await submitted(divided, name, 1, gpu_types=types)
@@ -223,7 +229,9 @@ async def test_a_divided_gpu_is_given_whole_where_no_other_is_free(divided: Desk
     assert held(divided, named) == ((0,), "7g.80gb", 0xFF)
 
 
-async def test_nobody_is_evicted_from_a_gpu_without_mig_for_an_instance(divided: Desk) -> None:
+async def test_nobody_is_evicted_from_a_gpu_without_mig_for_an_instance(
+    divided: SchedulerHarness,
+) -> None:
     await divided.project("vision", 4)
     low = [
         await submitted(divided, f"j{n}", 1, priority="low", gpu_types=types)

@@ -13,7 +13,7 @@ from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_projects
 from carrel_scheduler.workloads.state.events import DevicesSampled, ProjectChanged
 from carrel_schema.objects import Meta, Project, ProjectSpec
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
 def project(name: str) -> Project:
@@ -68,7 +68,7 @@ async def test_nothing_is_missed() -> None:
     assert ledger.watched == [1, 10]
 
 
-async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
+async def test_readings_that_fail_end_no_looking(harness: SchedulerHarness) -> None:
     """The driver answers with an error now and then; what it tells in between arrives."""
     looks = itertools.count()
     told: list[DevicesSampled] = []
@@ -77,7 +77,7 @@ async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
         def facts(self) -> NodeFacts:
             if next(looks) % 2:
                 raise OSError("the driver does not answer")
-            return desk.facts
+            return harness.facts
 
         def sample(self, _tasks: object) -> list[DeviceUse]:
             raise ValueError("nonsense")
@@ -86,11 +86,11 @@ async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
         if next(looks) > 12:
             raise asyncio.CancelledError
 
-    loop: Any = desk.loop
+    loop: Any = harness.loop
     tell, loop.enqueue = loop.enqueue, told.append
     with pytest.raises(asyncio.CancelledError):
         await sample_devices(Driver(), loop, pause)
     loop.enqueue = tell
     assert told
-    assert set(told) == {DevicesSampled(desk.facts, ())}
-    assert desk.loop.quarantine.counts["device", "ValueError"] == len(told)
+    assert set(told) == {DevicesSampled(harness.facts, ())}
+    assert harness.loop.quarantine.counts["device", "ValueError"] == len(told)

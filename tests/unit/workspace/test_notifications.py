@@ -176,10 +176,10 @@ def test_same_state_again_is_no_change(news: WorkNotifications) -> None:
 def test_who_sits_at_a_workspace_hears_of_its_machine_once(news: WorkNotifications) -> None:
     sentence = "`node-1` is being emptied for maintenance."
     trouble = Reason(token="NodeDraining", sentence=sentence, help="Save your work.")
-    desk = Story(news, "ada", kind="workspace").runs()
-    desk.now(reason=trouble).now(reason=trouble)
+    workspace = Story(news, "ada", kind="workspace").runs()
+    workspace.now(reason=trouble).now(reason=trouble)
     assert told(news) == ["ada: node-1 is being emptied for maintenance. Save your work."]
-    desk.now(reason=None).now(reason=trouble)
+    workspace.now(reason=None).now(reason=trouble)
     assert len(told(news)) == 2
     other = Story(news, "grace", kind="workspace")
     spec = msgspec.structs.replace(other.workload.spec, user="grace")

@@ -250,8 +250,8 @@ def show_node_health(changes: PassChanges, entry: CachedWorkload) -> None:
         return
     nodes = sorted({place.node for place in entry.places.values()})
     healths = {name: changes.external_pods.node_health(name) for name in nodes}
-    desk = entry.workload.spec.kind == "workspace"
-    reason = node_trouble(healths, changes.now, desk=desk)
+    interactive = entry.workload.spec.kind == "workspace"
+    reason = node_trouble(healths, changes.now, interactive=interactive)
     if _sentence(reason) != _sentence(told):
         status.reason = reason
         changes.mark(entry)
@@ -279,8 +279,8 @@ def _disrupted(changes: PassChanges, disruption: Disruption) -> None:
         return
     drained = health in (NodeHealth.CORDONED, NodeHealth.DRAINING)
     how = "" if drained else disruption.cause
-    desk = entry.workload.spec.kind == "workspace"
-    reason = told_to_leave(disruption.node, how, desk=desk)
+    interactive = entry.workload.spec.kind == "workspace"
+    reason = told_to_leave(disruption.node, how, interactive=interactive)
     changes.decide(entry, "evict", reason=reason)
     preempt(changes, entry, DRAIN if drained else EVICT, reason)
 
@@ -327,39 +327,43 @@ such help they are not told."""
 OF_NODES: Final = frozenset(health.value for health in _OF_NODES)
 
 
-def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
+def told_to_leave(node: str, how: str, *, interactive: bool) -> ReasonInfo:
     """Handle a disruption: another part of the cluster terminates the task's pod.
 
     Args:
         node: where it runs.
         how: in a few words, where the node is not just being emptied.
-        desk: its owner sits at it.
+        interactive: its owner works in it.
     """
     emptied = f"`{node}` is being emptied for maintenance."
     return ReasonInfo(
         token="Evicted" if how else "NodeDrained",
         cls="evicted",
         sentence=f"It has to leave `{node}`: {how}." if how else emptied,
-        help=_NOW if desk else "It goes on from its last checkpoint as soon as there is capacity.",
+        help=_NOW
+        if interactive
+        else "It goes on from its last checkpoint as soon as there is capacity.",
         data={"nodes": [node]},
     )
 
 
-def node_trouble(healths: Mapping[str, NodeHealth], at: float, *, desk: bool) -> ReasonInfo | None:
+def node_trouble(
+    healths: Mapping[str, NodeHealth], at: float, *, interactive: bool
+) -> ReasonInfo | None:
     """The reason about the health of running work's nodes, for its owner; ``None`` without one.
 
     Args:
         healths: of its nodes, in order.
         at: since when that is so, epoch seconds.
-        desk: its owner sits at it; other work moves by itself.
+        interactive: its owner works in it; other work moves by itself.
     """
-    for health, (said, at_desk, elsewise) in _OF_NODES.items():
+    for health, (said, in_workspaces, elsewise) in _OF_NODES.items():
         names = [name for name, one in healths.items() if one is health][:_MOST_NODES]
-        if names and (desk or elsewise):
+        if names and (interactive or elsewise):
             return ReasonInfo(
                 token=health.value,
                 sentence=said[len(names) > 1].format(join([f"`{name}`" for name in names])),
-                help=at_desk if desk else elsewise,
+                help=in_workspaces if interactive else elsewise,
                 data={"nodes": names, "at": at},
             )
     return None

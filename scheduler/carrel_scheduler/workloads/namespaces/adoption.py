@@ -327,8 +327,8 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     chosen = spec.preemptible if facts.may_choose else None
     spec.preemptible = facts.preemptible if chosen is None else chosen
     if spec.priority == "":
-        desk = spec.kind == "workspace" and spec.preemptible
-        spec.priority = "build-preemptible" if desk else facts.priority
+        interactive = spec.kind == "workspace" and spec.preemptible
+        spec.priority = "build-preemptible" if interactive else facts.priority
     foreign = builtin_programs.foreign_fields(spec.kind, spec)
     if foreign:
         field = f"spec.{foreign[0]}"

@@ -261,9 +261,9 @@ def idle(
     kind: WorkloadKind, project: str, timeout_seconds: float, idle_seconds: float
 ) -> ReasonInfo:
     """The project's idle timeout struck: for workspaces, or for the GPUs of trainings."""
-    at_desk = kind == "workspace"
-    lacked = "activity" if at_desk else "work on its GPUs"
-    rule = "may be idle" if at_desk else "may leave their GPUs idle"
+    interactive = kind == "workspace"
+    lacked = "activity" if interactive else "work on its GPUs"
+    rule = "may be idle" if interactive else "may leave their GPUs idle"
     return ReasonInfo(
         token="Idle",
         cls="stopped",

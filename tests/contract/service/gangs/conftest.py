@@ -1,4 +1,4 @@
-"""Desks whose scheduler is killed after every step, between the record and what follows from it."""
+"""Schedulers that are killed after every step, between the record and what follows from it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from typing_extensions import override
 
 from unit.workloads.conftest import empty_ledger, opened
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 
-class KilledDesk(Desk):
+class KilledHarness(SchedulerHarness):
     """Every turn is recorded, and the scheduler dies before it has acted on it."""
 
     _dies = True
@@ -40,12 +40,12 @@ __all__ = ["empty_ledger"]
 
 
 @pytest.fixture
-async def desk(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with opened(empty_ledger, tmp_path, 4, KilledDesk) as desk:
-        yield desk
+async def harness(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[SchedulerHarness]:
+    async with opened(empty_ledger, tmp_path, 4, KilledHarness) as harness:
+        yield harness
 
 
 @pytest.fixture
-async def desk_2(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with opened(empty_ledger, tmp_path, 2, KilledDesk) as desk:
-        yield desk
+async def harness_2(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[SchedulerHarness]:
+    async with opened(empty_ledger, tmp_path, 2, KilledHarness) as harness:
+        yield harness

@@ -8,7 +8,7 @@ from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.sections import Elastic, Rendezvous
-from unit.workloads.desk import Desk
+from unit.workloads.harness import SchedulerHarness
 
 STEPS = 60
 
@@ -16,8 +16,8 @@ STEPS = 60
 class Story:
     """What may happen, drawn from a seed."""
 
-    def __init__(self, desk: Desk, seed: int) -> None:
-        self.desk, self.chance = desk, random.Random(seed)
+    def __init__(self, harness: SchedulerHarness, seed: int) -> None:
+        self.harness, self.chance = harness, random.Random(seed)
         self.uids: list[str] = []
 
     async def step(self) -> None:
@@ -43,52 +43,52 @@ class Story:
                 {"gpus": 1, "kind": "workspace", "preemptible": False},
             )
         )
-        self.uids.append(await self.desk.submit(project, name, backoff_limit=2, **kind))
+        self.uids.append(await self.harness.submit(project, name, backoff_limit=2, **kind))
 
     async def all_run(self) -> None:
-        await self.desk.runs(*self.uids)
+        await self.harness.runs(*self.uids)
 
     async def one_ends(self) -> None:
-        alive = sorted(self.desk.engine.alive)
+        alive = sorted(self.harness.engine.alive)
         if alive:
-            self.desk.finish(self.chance.choice(alive), self.chance.choice((0, 0, 1, None)))
-            await self.desk.settle()
+            self.harness.finish(self.chance.choice(alive), self.chance.choice((0, 0, 1, None)))
+            await self.harness.settle()
 
     async def stopping_end(self) -> None:
-        for task in sorted(self.desk.engine.stopping):
-            if task in self.desk.engine.alive and self.chance.random() < 0.7:
-                self.desk.finish(task, self.chance.choice((143, 143, 143, 0)))
-        await self.desk.settle()
+        for task in sorted(self.harness.engine.stopping):
+            if task in self.harness.engine.alive and self.chance.random() < 0.7:
+                self.harness.finish(task, self.chance.choice((143, 143, 143, 0)))
+        await self.harness.settle()
 
     async def control(self) -> None:
-        entries = [entry.uid for entry in self.desk.loop.cache]
+        entries = [entry.uid for entry in self.harness.loop.cache]
         if not entries:
             return
         uid = self.chance.choice(entries)
-        phase = await self.desk.phase(uid)
+        phase = await self.harness.phase(uid)
         if phase == "stopped":
-            await self.desk.resume(uid)
+            await self.harness.resume(uid)
         elif phase not in FINAL:
-            await self.desk.change(uid, suspend=True)
+            await self.harness.change(uid, suspend=True)
 
     async def pause(self) -> None:
-        await self.desk.wait(self.chance.choice((1.0, 10.0, 60.0)))
+        await self.harness.wait(self.chance.choice((1.0, 10.0, 60.0)))
 
     async def check(self) -> None:
         """What is written is what the core holds, and who holds something has somebody at work."""
         held = 0
         for uid in self.uids:
-            rows = await self.desk.ledger.transitions(workload_uid=uid, limit=10_000)
+            rows = await self.harness.ledger.transitions(workload_uid=uid, limit=10_000)
             held += rows[-1].gpu_milli
-            entry = self.desk.loop.cache.get(uid)
+            entry = self.harness.loop.cache.get(uid)
             if entry is None or entry.workload.status.phase not in HOLDING:
                 assert rows[-1].gpu_milli == 0
                 continue
             spec = entry.workload.spec
             assert rows[-1].gpu_milli == shape.held_by(spec, entry.places).gpu_milli
-            assert entry.alive == {task.index for task in self.desk.tasks_of(uid)}
+            assert entry.alive == {task.index for task in self.harness.tasks_of(uid)}
             assert entry.alive or entry.needs_claim
-        nodes = self.desk.loop.state.node_views()
+        nodes = self.harness.loop.state.node_views()
         in_core = sum(
             one.gpu_milli for node in nodes for device in node.devices for one in device.holders
         )
@@ -96,20 +96,20 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_happens_is_accounted_for(desk: Desk, seed: int) -> None:
-    await desk.project("vision", 2)
-    await desk.project("language", 2)
-    story = Story(desk, seed)
+async def test_whatever_happens_is_accounted_for(harness: SchedulerHarness, seed: int) -> None:
+    await harness.project("vision", 2)
+    await harness.project("language", 2)
+    story = Story(harness, seed)
     for _ in range(STEPS):
         await story.step()
         await story.check()
     for uid in story.uids:
         try:
-            await desk.change(uid, delete=True)
+            await harness.change(uid, delete=True)
         except ObjectNotFound:
             continue
-    for task in sorted(desk.engine.alive):
-        if task in desk.engine.alive:
-            desk.finish(task, 143)
-            await desk.settle()
-    assert not tuple(desk.loop.cache.holding)
+    for task in sorted(harness.engine.alive):
+        if task in harness.engine.alive:
+            harness.finish(task, 143)
+            await harness.settle()
+    assert not tuple(harness.loop.cache.holding)

@@ -1,4 +1,4 @@
-"""A scheduler on a bench: real core, real ledger, virtual time, an engine driven by hand."""
+"""The scheduler harness: real core, real ledger, virtual time, and an engine driven by the test."""
 
 import itertools
 import math
@@ -137,8 +137,8 @@ class HandHub:
         self.asked.append(workload.meta.name)
 
 
-class Desk:
-    """Drives a reconciler turn by turn."""
+class SchedulerHarness:
+    """Runs a reconciler pass by pass, in virtual time."""
 
     def __init__(
         self,
