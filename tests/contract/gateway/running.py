@@ -34,8 +34,8 @@ def accounts() -> dict[str, Account]:
     }
 
 
-class House:
-    """Everything that runs, and whoever asks."""
+class GatewaySite:
+    """A running scheduler and gateway, and requests to both."""
 
     def __init__(
         self, scheduler: SchedulerProcess, gateway: str, session: aiohttp.ClientSession
@@ -121,7 +121,7 @@ async def until(read: Callable[[], Awaitable[Any]], met: Callable[[Any], bool], 
 
 
 @asynccontextmanager
-async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
+async def gateway_site(folder: Path, gpus: int = 2) -> AsyncIterator[GatewaySite]:
     """A scheduler whose GPUs all belong to vision, and a gateway in this process."""
     async with StandInHub(accounts()) as hub, aiohttp.ClientSession() as session:
         gateway = free_port()
@@ -143,7 +143,7 @@ async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
                 token="gate",
             )
             async with running(settings) as port:
-                made = House(scheduler, f"http://127.0.0.1:{port}", session)
+                made = GatewaySite(scheduler, f"http://127.0.0.1:{port}", session)
                 body = {"name": "vision", "quota": {"gpus": gpus}}
                 await made.api("POST", "/projects", body=body)
                 yield made

@@ -14,12 +14,12 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from carrel.client import AsyncClient, Client
 from carrel.errors import ApiError
-from contract.gateway.running import TIMEOUT_SECONDS, House, house, until
+from contract.gateway.running import TIMEOUT_SECONDS, GatewaySite, gateway_site, until
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as made:
+async def served(tmp_path: Path) -> AsyncIterator[GatewaySite]:
+    async with gateway_site(tmp_path) as made:
         await made.submit("llm", routes=[{"access": "project"}])
         await made.until_ready("llm")
         await until(
@@ -30,7 +30,7 @@ async def served(tmp_path: Path) -> AsyncIterator[House]:
         yield made
 
 
-async def test_clients_of_others(served: House) -> None:
+async def test_clients_of_others(served: GatewaySite) -> None:
     url = served.address("vision/llm")
     await _curl(url)
     await asyncio.to_thread(_requests, url)
@@ -72,7 +72,7 @@ def _openai(url: str) -> None:
 
 
 async def test_our_own_client_and_commands(tmp_path: Path) -> None:
-    async with house(tmp_path) as served:
+    async with gateway_site(tmp_path) as served:
         await served.submit("add", command=["python", "add.py"], files={"add.py": ADD})
         await served.until_ready("add")
         environment = {
@@ -105,7 +105,7 @@ async def test_our_own_client_and_commands(tmp_path: Path) -> None:
         await _a_training_asks(served)
 
 
-async def _a_training_asks(served: House) -> None:
+async def _a_training_asks(served: GatewaySite) -> None:
     """With nothing but what every task is told, which is good for its user's work alone."""
     body = {"name": "batch", "project": "vision", "command": ["python", "batch.py"]}
     once = {"files": {"batch.py": BATCH}, "backoff_limit": 0}

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from contract.gateway.running import House, house, until
+from contract.gateway.running import GatewaySite, gateway_site, until
 
 QUICK = {"readiness_path": "/healthz", "drain_seconds": 20}
 
@@ -18,7 +18,7 @@ QUICK = {"readiness_path": "/healthz", "drain_seconds": 20}
 class Load:
     """People who ask one after the other, and what they were answered."""
 
-    def __init__(self, served: House, path: str) -> None:
+    def __init__(self, served: GatewaySite, path: str) -> None:
         self.served, self.path = served, path
         self.statuses: Counter[int] = Counter()
         self.versions: Counter[str] = Counter()
@@ -35,7 +35,7 @@ class Load:
 
 
 @asynccontextmanager
-async def load(served: House, path: str, people: int = 4) -> AsyncIterator[Load]:
+async def load(served: GatewaySite, path: str, people: int = 4) -> AsyncIterator[Load]:
     """Somebody asks all the time."""
     made = Load(served, path)
     tasks = [asyncio.create_task(made.person()) for _ in range(people)]
@@ -50,7 +50,7 @@ async def load(served: House, path: str, people: int = 4) -> AsyncIterator[Load]
 async def test_it_comes_before_training_is_never_a_victim_and_waits_beyond_the_quota(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, gpus=1) as served:
+    async with gateway_site(tmp_path, gpus=1) as served:
         sleep = {"project": "vision", "command": ["sleep", "600"], "gpus": 1, "grace_seconds": 2}
         await served.api("POST", "/workloads", body=sleep | {"name": "train"})
         await served.until("train", lambda one: one["phase"] == "running")
@@ -78,7 +78,7 @@ async def test_it_comes_before_training_is_never_a_victim_and_waits_beyond_the_q
 
 
 async def test_updates_crashes_and_restarts_lose_no_request(tmp_path: Path) -> None:
-    async with house(tmp_path) as served:
+    async with gateway_site(tmp_path) as served:
         two = QUICK | {"min_replicas": 2, "max_replicas": 2}
         await served.submit("digits", inference=two, gpus=0.5)
         await served.until_ready("digits", 2)
@@ -90,7 +90,7 @@ async def test_updates_crashes_and_restarts_lose_no_request(tmp_path: Path) -> N
         await _rests_and_comes_back(served)
 
 
-async def _rolls_over(served: House, asked: Load) -> None:
+async def _rolls_over(served: GatewaySite, asked: Load) -> None:
     await until(_count(asked, "1"), lambda count: count > 20, "requests before the update")
     change = {"environment": {"VERSION": "2"}}
     body = await served.api("PATCH", "/workloads/vision/digits", body=change)
@@ -107,7 +107,7 @@ async def _rolls_over(served: House, asked: Load) -> None:
     assert set(asked.statuses) == {200}, asked.wrong[:3]
 
 
-async def _lives_through_a_kill_of_the_scheduler(served: House, asked: Load) -> None:
+async def _lives_through_a_kill_of_the_scheduler(served: GatewaySite, asked: Load) -> None:
     before = [one["uid"] for one in (await served.status("digits"))["endpoint"]["targets"]]
     await served.scheduler.kill()
     seen = asked.versions["2"]
@@ -127,7 +127,7 @@ def _count(asked: Load, version: str) -> Any:
     return read
 
 
-async def _replaces_what_crashes(served: House) -> None:
+async def _replaces_what_crashes(served: GatewaySite) -> None:
     before = {one["uid"] for one in (await served.status("digits"))["endpoint"]["targets"]}
     status, body, _ = await served.ask("GET", "vision/digits/crash")
     # What broke off is repeated once elsewhere, so both replicas are gone now.
@@ -143,7 +143,7 @@ async def _replaces_what_crashes(served: House) -> None:
     await served.until_ready("digits", 2)
 
 
-async def _rests_and_comes_back(served: House) -> None:
+async def _rests_and_comes_back(served: GatewaySite) -> None:
     await served.api("POST", "/workloads/vision/digits/suspend")
     rests = await served.until("digits", lambda one: one["phase"] == "stopped")
     assert rests["reason"]["token"] == "Suspended"
@@ -155,7 +155,7 @@ async def _rests_and_comes_back(served: House) -> None:
     await until(_gone(served), lambda status: status == 404, "no endpoint")
 
 
-def _gone(served: House) -> Any:
+def _gone(served: GatewaySite) -> Any:
     async def read() -> int:
         return (await served.ask("GET", "vision/digits/healthz"))[0]
 
@@ -163,7 +163,7 @@ def _gone(served: House) -> Any:
 
 
 async def test_from_nothing_to_several_and_back(tmp_path: Path) -> None:
-    async with house(tmp_path) as served:
+    async with gateway_site(tmp_path) as served:
         bounds = {
             "min_replicas": 0,
             "max_replicas": 2,
@@ -191,7 +191,7 @@ def _asleep(status: dict[str, Any]) -> bool:
 
 
 async def test_who_never_gets_ready_and_who_ends_at_once(tmp_path: Path) -> None:
-    async with house(tmp_path) as served:
+    async with gateway_site(tmp_path) as served:
         short = {"startup_seconds": 1, "readiness_path": "/"}
         await served.submit(
             "mute", command=["sleep", "600"], backoff_limit=1, inference=short, grace_seconds=1

@@ -4,11 +4,11 @@ import json
 import socket
 from pathlib import Path
 
-from contract.gateway.running import SERVER, house, until
+from contract.gateway.running import SERVER, gateway_site, until
 
 
 async def test_a_named_port_is_reached_and_a_taken_one_is_refused_in_words(tmp_path: Path) -> None:
-    async with house(tmp_path) as served:
+    async with gateway_site(tmp_path) as served:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             body = {

@@ -116,7 +116,7 @@ class Caller:
 
 
 @dataclass
-class House:
+class ForwardingGateway:
     """A gateway, one server behind it, and callers."""
 
     port: int
@@ -130,13 +130,15 @@ class House:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with housing() as made:
+async def gateway() -> AsyncIterator[ForwardingGateway]:
+    async with forwarding_gateway() as made:
         yield made
 
 
 @asynccontextmanager
-async def housing(idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[House]:
+async def forwarding_gateway(
+    idle_seconds: float = IDLE_SECONDS,
+) -> AsyncIterator[ForwardingGateway]:
     target = Target(say_ok)
     async with AsyncExitStack() as stack:
         server = await asyncio.start_server(target.serve, "127.0.0.1", 0)
@@ -163,7 +165,9 @@ async def housing(idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[House]:
             client_id="service-gateway",
             token="gate",
         )
-        made = House(await stack.enter_async_context(running(settings, idle_seconds)), target)
+        made = ForwardingGateway(
+            await stack.enter_async_context(running(settings, idle_seconds)), target
+        )
         await _until_told(made)
         target.heard.clear()
         yield made
@@ -171,7 +175,7 @@ async def housing(idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[House]:
             writer.close()
 
 
-async def _until_told(made: House) -> None:
+async def _until_told(made: ForwardingGateway) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             caller = await made.caller()
@@ -181,33 +185,35 @@ async def _until_told(made: House) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_bodies_pass_whole_in_both_framings_and_connections_are_kept(house: House) -> None:
-    caller = await house.caller()
+async def test_bodies_pass_whole_in_both_framings_and_connections_are_kept(
+    gateway: ForwardingGateway,
+) -> None:
+    caller = await gateway.caller()
     for _ in range(2):
         caller.ask("POST", "Content-Length: 5", body=b"12345")
         assert (await caller.answer())[0::2] == (200, b"ok")
         caller.ask("POST", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
         assert (await caller.answer())[0::2] == (200, b"ok")
-    assert [one.body for one in house.target.heard] == [b"12345", b"abcde"] * 2
-    assert len({one.connection for one in house.target.heard}) == 1
+    assert [one.body for one in gateway.target.heard] == [b"12345", b"abcde"] * 2
+    assert len({one.connection for one in gateway.target.heard}) == 1
 
 
-async def test_what_is_of_one_connection_stays_there(house: House) -> None:
-    caller = await house.caller()
+async def test_what_is_of_one_connection_stays_there(gateway: ForwardingGateway) -> None:
+    caller = await gateway.caller()
     caller.ask(
         "GET", "Connection: X-Own, keep-alive", "X-Own: 1", "Proxy-Authorization: x", "TE: trailers"
     )
     assert (await caller.answer())[0] == 200
-    head = house.target.heard[0].head.lower()
+    head = gateway.target.heard[0].head.lower()
     assert not [one for one in ("x-own", "proxy-authorization", "\r\nte:", "bearer") if one in head]
     assert "x-forwarded-user: ada" in head
 
 
-async def test_a_body_cannot_hide_behind_connection(house: House) -> None:
-    caller = await house.caller()
+async def test_a_body_cannot_hide_behind_connection(gateway: ForwardingGateway) -> None:
+    caller = await gateway.caller()
     caller.ask("POST", "Connection: Content-Length", "Content-Length: 5", body=b"12345")
     assert (await caller.answer())[0] == 200
-    assert house.target.heard[0].body == b"12345"
+    assert gateway.target.heard[0].body == b"12345"
 
 
 @pytest.mark.parametrize(
@@ -223,13 +229,13 @@ async def test_a_body_cannot_hide_behind_connection(house: House) -> None:
     ],
 )
 async def test_what_may_be_read_in_two_ways_reaches_no_server(
-    house: House, lines: tuple[str, ...]
+    gateway: ForwardingGateway, lines: tuple[str, ...]
 ) -> None:
-    caller = await house.caller()
+    caller = await gateway.caller()
     caller.ask(*lines, body=b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
     text = await caller.rest() if lines[0] == "POST" else (await caller.answer())[1].encode()
     assert text.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
-    assert not [one for one in house.target.heard if "smuggled" in one.head]
+    assert not [one for one in gateway.target.heard if "smuggled" in one.head]
 
 
 @pytest.mark.parametrize(
@@ -237,19 +243,19 @@ async def test_what_may_be_read_in_two_ways_reaches_no_server(
     [("Content-Length: 1000", b"\r\n" * 500), ("Transfer-Encoding: chunked", b"0\r\n\r\n")],
 )
 async def test_an_upgrade_with_a_body_is_refused_and_its_connection_closed(
-    house: House, length: str, body: bytes
+    gateway: ForwardingGateway, length: str, body: bytes
 ) -> None:
-    caller = await house.caller()
+    caller = await gateway.caller()
     upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
     caller.ask("GET", *upgrade, key, length, body=body)
     text = await caller.rest()
     assert text.startswith(b"HTTP/1.1 400")
     assert text.count(b"HTTP/1.1") == 1
-    assert house.target.heard == []
+    assert gateway.target.heard == []
 
 
-async def test_nobody_gets_the_answer_to_what_another_smuggled(house: House) -> None:
+async def test_nobody_gets_the_answer_to_what_another_smuggled(gateway: ForwardingGateway) -> None:
     """A server that answers a handshake with 200 leaves no connection with a queue of answers."""
 
     async def tell(request: Heard, writer: asyncio.StreamWriter) -> None:
@@ -257,80 +263,80 @@ async def test_nobody_gets_the_answer_to_what_another_smuggled(house: House) -> 
         text = f"for {user}".encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 
-    house.target.answer = tell
+    gateway.target.answer = tell
     upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
     smuggled = f"GET {PATH}/evil HTTP/1.1\r\nHost: x\r\nX-Forwarded-User: evil\r\n\r\n".encode()
     for lines in (("GET", *upgrade, key), ("GET", *upgrade, key, "Content-Length: 1000")):
-        attacker = await house.caller()
+        attacker = await gateway.caller()
         attacker.ask(*lines, body=b"\r\n" * 700 + smuggled * 2)
-        poster = await house.caller()
+        poster = await gateway.caller()
         poster.ask("POST", "Content-Length: 1400", body=b"\r\n" * 700 + smuggled * 2)
         assert (await poster.answer())[2] == b"for ada"
         await attacker.rest()
         for _ in range(3):
-            victim = await house.caller()
+            victim = await gateway.caller()
             victim.ask("GET", who="ada")
             assert (await victim.answer())[0::2] == (200, b"for ada")
-    assert not [one for one in house.target.heard if "/evil" in one.head and one.connection == 0]
+    assert not [one for one in gateway.target.heard if "/evil" in one.head and one.connection == 0]
 
 
-async def test_a_connection_answered_early_is_not_used_again(house: House) -> None:
-    house.target.hung_up.clear()
-    first = await house.caller()
+async def test_a_connection_answered_early_is_not_used_again(gateway: ForwardingGateway) -> None:
+    gateway.target.hung_up.clear()
+    first = await gateway.caller()
     first.ask("POST", "Content-Length: 3", body=b"abc")
     assert (await first.answer())[0] == 200
-    house.target.early = True
-    second = await house.caller()
+    gateway.target.early = True
+    second = await gateway.caller()
     second.ask("POST", "Content-Length: 1000000", body=b"x" * 1000)
     assert (await second.answer())[0] == 200
     second.writer.close()
-    await asyncio.wait_for(house.target.hung_up.wait(), TIMEOUT_SECONDS)
-    house.target.early = False
-    third = await house.caller()
+    await asyncio.wait_for(gateway.target.hung_up.wait(), TIMEOUT_SECONDS)
+    gateway.target.early = False
+    third = await gateway.caller()
     third.ask("GET")
     assert (await third.answer())[0] == 200
-    _, early, later = house.target.heard
+    _, early, later = gateway.target.heard
     assert early.connection != later.connection
 
 
-async def test_who_leaves_is_not_worked_for_any_longer(house: House) -> None:
+async def test_who_leaves_is_not_worked_for_any_longer(gateway: ForwardingGateway) -> None:
     asked = asyncio.Event()
 
     async def never(_: Heard, writer: asyncio.StreamWriter) -> None:
         asked.set()
         await writer.drain()
 
-    house.target.hung_up.clear()
-    house.target.answer = never
-    caller = await house.caller()
+    gateway.target.hung_up.clear()
+    gateway.target.answer = never
+    caller = await gateway.caller()
     caller.ask()
     await asyncio.wait_for(asked.wait(), TIMEOUT_SECONDS)
     caller.writer.close()
-    await asyncio.wait_for(house.target.hung_up.wait(), TIMEOUT_SECONDS)
+    await asyncio.wait_for(gateway.target.hung_up.wait(), TIMEOUT_SECONDS)
 
 
-async def test_an_answer_that_breaks_off_does_not_look_whole(house: House) -> None:
+async def test_an_answer_that_breaks_off_does_not_look_whole(gateway: ForwardingGateway) -> None:
     async def half(_: Heard, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
         await writer.drain()
         writer.transport.abort()
 
-    house.target.answer = half
-    caller = await house.caller()
+    gateway.target.answer = half
+    caller = await gateway.caller()
     caller.ask()
     assert not (await caller.rest()).endswith(b"0\r\n\r\n")
 
 
-async def test_answers_without_a_body_are_passed_as_they_are(house: House) -> None:
+async def test_answers_without_a_body_are_passed_as_they_are(gateway: ForwardingGateway) -> None:
     async def bare(request: Heard, writer: asyncio.StreamWriter) -> None:
         if request.head.startswith("HEAD"):
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n")
         else:
             writer.write(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n")
 
-    house.target.answer = bare
-    caller = await house.caller()
+    gateway.target.answer = bare
+    caller = await gateway.caller()
     caller.ask("GET")
     async with asyncio.timeout(TIMEOUT_SECONDS):
         head = await caller.reader.readuntil(b"\r\n\r\n")
@@ -339,12 +345,12 @@ async def test_answers_without_a_body_are_passed_as_they_are(house: House) -> No
     async with asyncio.timeout(TIMEOUT_SECONDS):
         head = await caller.reader.readuntil(b"\r\n\r\n")
     assert b"Content-Length: 7" in head
-    house.target.answer = say_ok
+    gateway.target.answer = say_ok
     caller.ask("GET")
     assert (await caller.answer())[2] == b"ok"
 
 
-async def test_events_arrive_one_by_one(house: House) -> None:
+async def test_events_arrive_one_by_one(gateway: ForwardingGateway) -> None:
     sent = asyncio.Event()
 
     async def events(_: Heard, writer: asyncio.StreamWriter) -> None:
@@ -354,8 +360,8 @@ async def test_events_arrive_one_by_one(house: House) -> None:
         writer.write(b"data: 2\n\n")
         writer.close()
 
-    house.target.answer = events
-    caller = await house.caller()
+    gateway.target.answer = events
+    caller = await gateway.caller()
     caller.ask()
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await caller.reader.readuntil(b"data: 1\n\n")
@@ -363,12 +369,12 @@ async def test_events_arrive_one_by_one(house: House) -> None:
         await caller.reader.readuntil(b"data: 2\n\n")
 
 
-async def test_an_uploader_that_asks_is_told_to_continue(house: House) -> None:
-    caller = await house.caller()
+async def test_an_uploader_that_asks_is_told_to_continue(gateway: ForwardingGateway) -> None:
+    caller = await gateway.caller()
     caller.ask("POST", "Expect: 100-continue", "Content-Length: 3")
     async with asyncio.timeout(TIMEOUT_SECONDS):
         assert (await caller.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
     caller.writer.write(b"abc")
     assert (await caller.answer())[0] == 200
-    assert house.target.heard[0].body == b"abc"
-    assert "expect" not in house.target.heard[0].head.lower()
+    assert gateway.target.heard[0].body == b"abc"
+    assert "expect" not in gateway.target.heard[0].head.lower()

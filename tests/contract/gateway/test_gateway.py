@@ -9,18 +9,18 @@ import aiohttp
 import pytest
 
 from carrel.web_isolation import SANDBOX
-from contract.gateway.running import TIMEOUT_SECONDS, House, house, until
+from contract.gateway.running import TIMEOUT_SECONDS, GatewaySite, gateway_site, until
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as made:
+async def served(tmp_path: Path) -> AsyncIterator[GatewaySite]:
+    async with gateway_site(tmp_path) as made:
         await made.submit("digits", routes=[{"max_request_bytes": 100_000, "timeout_seconds": 10}])
         await made.until_ready("digits")
         yield made
 
 
-async def test_what_arrives_and_who_may_come(served: House) -> None:
+async def test_what_arrives_and_who_may_come(served: GatewaySite) -> None:
     await _tells_what_was_asked(served)
     await _keeps_secrets(served)
     await _lets_in_only_whom_it_is_for(served)
@@ -30,7 +30,7 @@ async def test_what_arrives_and_who_may_come(served: House) -> None:
     await _opens_and_closes(served)
 
 
-async def _tells_what_was_asked(served: House) -> None:
+async def _tells_what_was_asked(served: GatewaySite) -> None:
     path = "vision/digits/a%2Fb/c?x=1&y=%20"
     status, body, headers = await served.ask("POST", path, data=b"12345")
     told = json.loads(body)
@@ -42,7 +42,7 @@ async def _tells_what_was_asked(served: House) -> None:
     assert (status, headers["Location"]) == (302, "/services/gateway/vision/digits/elsewhere")
 
 
-async def _keeps_secrets(served: House) -> None:
+async def _keeps_secrets(served: GatewaySite) -> None:
     cookies = "jupyterhub-session-id=s; carrel-gateway=t; own=1; service-x=2"
     status, body, headers = await served.ask(
         "GET", "vision/digits/", headers={"Cookie": cookies, "X-Forwarded-User": "root"}
@@ -57,7 +57,7 @@ async def _keeps_secrets(served: House) -> None:
     assert "Clear-Site-Data" not in headers
 
 
-async def _lets_in_only_whom_it_is_for(served: House) -> None:
+async def _lets_in_only_whom_it_is_for(served: GatewaySite) -> None:
     for who, path, status, code in (
         (None, "vision/digits/", 401, "unauthenticated"),
         ("nobody", "vision/digits/", 401, "unauthenticated"),
@@ -82,7 +82,7 @@ async def _lets_in_only_whom_it_is_for(served: House) -> None:
     assert headers["Location"].endswith("/x?y=1")
 
 
-async def _refuses_what_is_too_large_or_too_slow(served: House) -> None:
+async def _refuses_what_is_too_large_or_too_slow(served: GatewaySite) -> None:
     status, body, _ = await served.ask("POST", "vision/digits/", data=b"x" * 100_001)
     assert (status, json.loads(body)["code"]) == (413, "request_too_large")
 
@@ -96,7 +96,7 @@ async def _refuses_what_is_too_large_or_too_slow(served: House) -> None:
     assert (status, json.loads(body)["code"]) == (504, "target_timed_out")
 
 
-async def _passes_streams_and_websockets(served: House) -> None:
+async def _passes_streams_and_websockets(served: GatewaySite) -> None:
     headers = {"Authorization": "Bearer ada"}
     url = served.address("vision/digits/stream")
     async with (
@@ -122,7 +122,7 @@ async def _passes_streams_and_websockets(served: House) -> None:
     assert refused.value.status == 403
 
 
-async def _counts(served: House) -> None:
+async def _counts(served: GatewaySite) -> None:
     status, body, _ = await served.ask("GET", "metrics", "scraper")
     text = body.decode()
     labels = 'endpoint="digits",project="vision"'
@@ -135,7 +135,7 @@ async def _counts(served: House) -> None:
     assert status_["endpoint"]["url"] == "/services/gateway/vision/digits/"
 
 
-async def _opens_and_closes(served: House) -> None:
+async def _opens_and_closes(served: GatewaySite) -> None:
     async def seen_by_bea() -> int:
         return (await served.ask("GET", "vision/digits/", "bea"))[0]
 

@@ -6,9 +6,16 @@ import logging
 import pytest
 
 from carrel_hub.gateway.app import server_log
-from contract.gateway.test_forwarding import PATH, TIMEOUT_SECONDS, Heard, House, house, housing
+from contract.gateway.test_forwarding import (
+    PATH,
+    TIMEOUT_SECONDS,
+    ForwardingGateway,
+    Heard,
+    forwarding_gateway,
+    gateway,
+)
 
-__all__ = ["house"]
+__all__ = ["gateway"]
 SHORT_SECONDS = 0.3
 
 
@@ -20,13 +27,13 @@ async def test_a_head_that_does_not_end_is_hung_up_on_and_an_answer_may_last() -
         await go_on.wait()
         writer.write(b"2\r\nde\r\n0\r\n\r\n")
 
-    async with housing(SHORT_SECONDS) as house:
-        house.target.answer = slowly
-        lasting = await house.caller()
+    async with forwarding_gateway(SHORT_SECONDS) as gateway:
+        gateway.target.answer = slowly
+        lasting = await gateway.caller()
         lasting.ask()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await lasting.reader.readuntil(b"abc\r\n")
-        partial = await house.caller()
+        partial = await gateway.caller()
         partial.writer.write(f"GET {PATH}/ HTTP/1.1\r\nHost: x\r\nX-Mo".encode())
         assert await partial.rest() == b""
         go_on.set()
@@ -44,10 +51,13 @@ async def test_a_head_that_does_not_end_is_hung_up_on_and_an_answer_may_last() -
     ],
 )
 async def test_requests_that_cannot_be_read_write_no_errors(
-    house: House, lines: tuple[str, ...], body: bytes, caplog: pytest.LogCaptureFixture
+    gateway: ForwardingGateway,
+    lines: tuple[str, ...],
+    body: bytes,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO):
-        caller = await house.caller()
+        caller = await gateway.caller()
         caller.ask(*lines, body=body)
         assert b" 400 " in (await caller.rest()).split(b"\r\n")[0]
     assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []

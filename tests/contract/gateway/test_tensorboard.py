@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import async_playwright
 
-from contract.gateway.running import House, house, until
+from contract.gateway.running import GatewaySite, gateway_site, until
 from e2e.stack import CHROMIUM, FLAGS
 
 TIMEOUT_MS = 240_000
@@ -22,9 +22,9 @@ for step in range(5):
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[House]:
+async def served(tmp_path: Path) -> AsyncIterator[GatewaySite]:
     """With a job of bea's that has reported."""
-    async with house(tmp_path, gpus=1) as made:
+    async with gateway_site(tmp_path, gpus=1) as made:
         files = {"train.py": REPORTS}
         body = {"project": "vision", "command": ["python", "train.py"], "files": files}
         await made.api("POST", "/workloads", "bea", body | {"name": "train-1"})
@@ -34,12 +34,12 @@ async def served(tmp_path: Path) -> AsyncIterator[House]:
         await until(lambda: names(made), lambda found: found == ["train-1"], "the board's end")
 
 
-async def names(served: House) -> list[str]:
+async def names(served: GatewaySite) -> list[str]:
     listed = await served.api("GET", "/workloads")
     return [one["name"] for one in listed["items"]]
 
 
-async def board(served: House, **more: Any) -> dict[str, Any]:
+async def board(served: GatewaySite, **more: Any) -> dict[str, Any]:
     """Ada's TensorBoard over the job, once it answers."""
     body = {"kind": "tensorboard", "name": "board", "project": "vision"}
     made: dict[str, Any] = await served.api(
@@ -49,13 +49,13 @@ async def board(served: House, **more: Any) -> dict[str, Any]:
     return made
 
 
-async def runs(served: House) -> Any:
+async def runs(served: GatewaySite) -> Any:
     status, body, _ = await served.ask("GET", "vision/board/data/runs")
     return json.loads(body) if status == 200 else status
 
 
 @pytest.mark.browser
-async def test_members_see_the_curves_in_a_browser_and_others_nothing(served: House) -> None:
+async def test_members_see_the_curves_in_a_browser_and_others_nothing(served: GatewaySite) -> None:
     made = await board(served)
     assert made["spec"]["cpu_millicores"] == 500
     assert made["spec"]["preemptible"] is False
@@ -77,7 +77,7 @@ async def test_members_see_the_curves_in_a_browser_and_others_nothing(served: Ho
     assert "such as `train-1`" in problem["errors"][0]["expected"]
 
 
-async def looks(served: House) -> None:
+async def looks(served: GatewaySite) -> None:
     """Bea opens the page in a browser."""
     chromium = next(path for path in CHROMIUM if Path(path).exists())
     async with async_playwright() as playwright:
@@ -91,7 +91,7 @@ async def looks(served: House) -> None:
         await browser.close()
 
 
-async def test_it_stops_when_nobody_looks_and_comes_back(served: House) -> None:
+async def test_it_stops_when_nobody_looks_and_comes_back(served: GatewaySite) -> None:
     await board(served, idle_seconds=IDLE_SECONDS)
     stopped = await served.until("board", lambda one: one["phase"] == "stopped")
     assert stopped["reason"]["token"] == "Idle"

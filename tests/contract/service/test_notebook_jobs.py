@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 240.0
 Json = dict[str, Any]
 
 
-class House:
+class NotebookSite:
     """A scheduler with one GPU, and two people in two projects."""
 
     def __init__(self, scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> None:
@@ -66,7 +66,7 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def site(tmp_path: Path) -> AsyncIterator[NotebookSite]:
     accounts = {
         "ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision", "project-speech"}),
         "grace": Account("grace", groups={"project-vision"}),
@@ -75,7 +75,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         scheduler = forked_scheduler(tmp_path, hub.url, "ada", gpus=1)
         await scheduler.start()
         try:
-            made = House(scheduler, session)
+            made = NotebookSite(scheduler, session)
             await made.ready()
             for name, gpus in (("vision", 0), ("speech", 1)):
                 await made.post("/projects", {"name": name, "quota": {"gpus": gpus}})
@@ -85,14 +85,14 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             await scheduler.stop()
 
 
-async def end_everything(house: House) -> None:
+async def end_everything(site: NotebookSite) -> None:
     """Tasks outlive their scheduler; a test leaves nothing behind."""
     headers = {"Authorization": "token ada"}
-    for one in (await house.get("/workloads"))["items"]:
-        url = f"{house.scheduler.api}/workloads/{one['project']}/{one['name']}"
+    for one in (await site.get("/workloads"))["items"]:
+        url = f"{site.scheduler.api}/workloads/{one['project']}/{one['name']}"
         async with aiohttp.ClientSession(headers=headers) as session:
             await session.delete(url)
-    await house.until("/workloads", lambda found: not found["items"])
+    await site.until("/workloads", lambda found: not found["items"])
 
 
 def notebook(*cells: tuple[str, list[str]]) -> str:
@@ -109,7 +109,7 @@ def notebook(*cells: tuple[str, list[str]]) -> str:
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
 
 
-async def test_a_reclaimed_notebook_goes_on_from_its_restart_point(house: House) -> None:
+async def test_a_reclaimed_notebook_goes_on_from_its_restart_point(site: NotebookSite) -> None:
     waits = (
         "import pathlib, time\nhome = pathlib.Path.home()\n(home / 'waits').touch()\n"
         "while not (home / 'go').exists():\n    time.sleep(0.1)"
@@ -130,27 +130,27 @@ async def test_a_reclaimed_notebook_goes_on_from_its_restart_point(house: House)
         "files": {"work.ipynb": text},
         "notebook": {"path": "work.ipynb", "parameters": {"rate": 7}},
     }
-    await house.post("/workloads", body)
+    await site.post("/workloads", body)
     path = "/workloads/vision/night"
-    seen = await house.until(path, lambda one: (one["status"]["notebook"] or {}).get("cell") == 4)
+    seen = await site.until(path, lambda one: (one["status"]["notebook"] or {}).get("cell") == 4)
     output = Path(seen["status"]["notebook"]["output"])
-    assert output == house.homes / "ada" / "work.night.ipynb"
+    assert output == site.homes / "ada" / "work.night.ipynb"
     assert "dear 7" in output.read_text()
     assert seen["status"]["progress"]["unit"] == "cell"
 
-    await house.crash()
-    again = await house.phase(path, "running")
+    await site.crash()
+    again = await site.phase(path, "running")
     assert again["status"]["notebook"] == seen["status"]["notebook"]
     assert (again["status"]["attempt"], again["status"]["failures"]) == (0, 0)
 
     claim = {"name": "due", "project": "speech", "gpus": 1, "command": ["sleep", "600"]}
-    await house.post("/workloads", claim)
-    await house.phase("/workloads/speech/due", "running")
-    waiting = await house.phase(path, "pending")
+    await site.post("/workloads", claim)
+    await site.phase("/workloads/speech/due", "running")
+    waiting = await site.phase(path, "pending")
     assert waiting["status"]["last_preemption"]["for_project"] == "speech"
-    (house.homes / "ada" / "go").touch()
-    await house.post("/workloads/speech/due/suspend", {})
-    done = await house.phase(path, "succeeded")
+    (site.homes / "ada" / "go").touch()
+    await site.post("/workloads/speech/due/suspend", {})
+    done = await site.phase(path, "succeeded")
     assert done["status"]["notebook"] == {
         "cell": 6,
         "cells": 6,
@@ -165,7 +165,7 @@ async def test_a_reclaimed_notebook_goes_on_from_its_restart_point(house: House)
 
 
 async def test_a_failing_cell_is_the_reason_and_a_schedule_waits_for_its_time(
-    house: House,
+    site: NotebookSite,
 ) -> None:
     body = {
         "kind": "notebook",
@@ -174,20 +174,20 @@ async def test_a_failing_cell_is_the_reason_and_a_schedule_waits_for_its_time(
         "files": {"work.ipynb": notebook(("x = 1", []), ("{}['loss']", []))},
         "notebook": {"path": "work.ipynb"},
     }
-    await house.post("/workloads", body)
-    failed = await house.phase("/workloads/vision/broken", "failed")
+    await site.post("/workloads", body)
+    failed = await site.phase("/workloads/vision/broken", "failed")
     sentence = "Failed: Cell 2 of 2 failed: KeyError: 'loss'. "
     assert failed["status"]["reason"]["sentence"].startswith(sentence)
     assert failed["status"]["notebook"]["code"] == "cell_failed"
     clock = {"cron": "0 0 1 1 *", "time_zone": "Europe/Berlin"}
     work = {"kind": "schedule", "name": "yearly", "project": "vision", "schedule": clock}
-    await house.post("/workloads", {**work, "notebook": {"path": "/a.ipynb"}})
+    await site.post("/workloads", {**work, "notebook": {"path": "/a.ipynb"}})
     path = "/workloads/vision/yearly"
-    begun = await house.phase(path, "running")
+    begun = await site.phase(path, "running")
     assert begun["status"]["schedule"]["next_at"] > begun["created_at"]
     assert begun["spec"]["command"][-1] == "carrel.job.notebook"
-    await house.post(f"{path}/suspend", {})
-    assert (await house.phase(path, "stopped"))["status"]["schedule"]["next_at"] is None
-    await house.post(f"{path}/resume", {})
-    again = await house.phase(path, "running")
+    await site.post(f"{path}/suspend", {})
+    assert (await site.phase(path, "stopped"))["status"]["schedule"]["next_at"] is None
+    await site.post(f"{path}/resume", {})
+    again = await site.phase(path, "running")
     assert again["status"]["schedule"]["next_at"] == begun["status"]["schedule"]["next_at"]

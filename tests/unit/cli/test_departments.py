@@ -11,7 +11,7 @@ from unit.cli.conftest import Run
 
 
 @pytest.fixture
-def house(fake: FakeScheduler, run: Run) -> FakeScheduler:
+def fake_departments(fake: FakeScheduler, run: Run) -> FakeScheduler:
     """Two projects of a department and one of none."""
     use = {"gpus_allocated": 3, "gpus_borrowed": 1, "gpus_waiting": 2}
     fake.project("vision", quota={"gpus": 2}, use=use)
@@ -23,14 +23,14 @@ def house(fake: FakeScheduler, run: Run) -> FakeScheduler:
     return fake
 
 
-def stored(house: FakeScheduler) -> Department:
+def stored(fake_departments: FakeScheduler) -> Department:
     """The one that there is."""
-    with Client(house.url, house.token("root")) as client:
+    with Client(fake_departments.url, fake_departments.token("root")) as client:
         [found] = client.list_departments()
     return found
 
 
-def test_projects_stand_under_their_departments(house: FakeScheduler, run: Run) -> None:
+def test_projects_stand_under_their_departments(fake_departments: FakeScheduler, run: Run) -> None:
     rows = [line.split()[:3] for line in run("list", "projects").out.splitlines()]
     assert rows == [
         ["DEPARTMENT", "PROJECT", "GUARANTEED"],
@@ -42,13 +42,13 @@ def test_projects_stand_under_their_departments(house: FakeScheduler, run: Run) 
     assert listed.split() == [
         *("science", "4", "3", "2", "6", "yes", "speech,", "vision", "███░|", "3/4")
     ]
-    assert stored(house).limit.gpus == 6
+    assert stored(fake_departments).limit.gpus == 6
 
 
-def test_what_is_not_named_stays(house: FakeScheduler, run: Run) -> None:
+def test_what_is_not_named_stays(fake_departments: FakeScheduler, run: Run) -> None:
     assert run("department", "update", "science", "--weight", "3", "--cpu", "32").code == 0
     assert run("department", "update", "science", "--limit-gpus", "none").code == 0
-    found = stored(house)
+    found = stored(fake_departments)
     assert found.quota == QuotaAmounts(gpus=4, cpu_millicores=32_000)
     assert (found.weight, found.limit.gpus) == (3, None)
     told = run("department", "describe", "science").out
@@ -56,7 +56,7 @@ def test_what_is_not_named_stays(house: FakeScheduler, run: Run) -> None:
     assert "Weight:      3\n" in told
     assert "\nvision " in told
     assert run("project", "update", "vision", "--department", "none").code == 0
-    with Client(house.url, house.token("root")) as client:
+    with Client(fake_departments.url, fake_departments.token("root")) as client:
         assert client.get_project("vision").department is None
 
 
@@ -71,16 +71,16 @@ def test_what_is_not_named_stays(house: FakeScheduler, run: Run) -> None:
     ],
 )
 def test_what_cannot_be_is_said(
-    house: FakeScheduler, run: Run, words: tuple[str, ...], code: int, expected: str
+    fake_departments: FakeScheduler, run: Run, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     done = run("department", *words)
     assert (done.code, expected in done.err) == (code, True), done.err
-    assert stored(house).name == "science"
+    assert stored(fake_departments).name == "science"
 
 
-def test_only_admins_see_them(house: FakeScheduler, run: Run) -> None:
+def test_only_admins_see_them(fake_departments: FakeScheduler, run: Run) -> None:
     assert "science" not in run("department", "list", user="ada").out
-    with Client(house.url, house.token("root")) as client:
+    with Client(fake_departments.url, fake_departments.token("root")) as client:
         assert client.list_departments()[0].quota.gpus == 4
         assert isinstance(client.put_department("more", {}), Department)
         client.delete_department("more")
@@ -97,10 +97,12 @@ def test_those_of_no_department_come_last() -> None:
     ]
 
 
-def test_what_does_not_fit_is_told_after_a_change(house: FakeScheduler, run: Run) -> None:
+def test_what_does_not_fit_is_told_after_a_change(
+    fake_departments: FakeScheduler, run: Run
+) -> None:
     assert "every limit and weight counts" in run("project", "check", user="root").out
     finding = {"kind": "project", "field": "quota.gpus", "severity": "warning"}
-    house.quota_findings(
+    fake_departments.quota_findings(
         {**finding, "name": "vision", "sentence": "Too much for vision."},
         {**finding, "name": "speech", "sentence": "Too much for speech."},
     )

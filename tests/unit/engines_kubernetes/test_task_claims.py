@@ -50,7 +50,7 @@ class Cluster:
         self.claims[name] = msgspec.structs.replace(self.claims[name], metadata=meta)
 
 
-class House:
+class TaskVolumeHarness:
     """Starts of tasks with claims; whoever is in ``gone`` has ended."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -72,32 +72,32 @@ def claim(
 
 
 async def test_a_home_is_shown_to_its_owner_only() -> None:
-    house = House(Cluster(claim("home", owner="ada"), claim("project")))
-    await house.start("u1", "node-1", "home", "project")
+    harness = TaskVolumeHarness(Cluster(claim("home", owner="ada"), claim("project")))
+    await harness.start("u1", "node-1", "home", "project")
     for _ in range(2):  # also once it is known
         with pytest.raises(EngineError, match="'home' holds the files of ada; a claim of bea's"):
-            await house.start("u2", "node-1", "project", "home", user="bea")
+            await harness.start("u2", "node-1", "project", "home", user="bea")
 
 
 async def test_a_stranger_does_not_say_where_a_home_is_made() -> None:
     cluster = Cluster(claim("home", owner="ada", phase="Pending"))
     with pytest.raises(EngineError, match="holds the files of ada"):
-        await House(cluster).start("u1", "node-1", "home", user="bea")
+        await TaskVolumeHarness(cluster).start("u1", "node-1", "home", user="bea")
     assert not cluster.patched
 
 
 async def test_a_claim_without_a_volume_is_told_its_node() -> None:
     cluster = Cluster(claim("data", phase="Pending"))
-    await House(cluster).start("u1", "node-1", "data")
+    await TaskVolumeHarness(cluster).start("u1", "node-1", "data")
     assert cluster.patched == [("data", "node-1")]
 
 
 async def test_of_two_that_start_together_one_says_where_the_volume_is_made() -> None:
     cluster = Cluster(claim("data", phase="Pending"))
-    house = House(cluster)
+    harness = TaskVolumeHarness(cluster)
     one, two = await asyncio.gather(
-        house.start("u1", "node-1", "data"),
-        house.start("u2", "node-2", "data"),
+        harness.start("u1", "node-1", "data"),
+        harness.start("u2", "node-2", "data"),
         return_exceptions=True,
     )
     assert cluster.patched == [("data", "node-1")]
@@ -109,22 +109,22 @@ async def test_of_two_that_start_together_one_says_where_the_volume_is_made() ->
 async def test_what_another_scheduler_said_meanwhile_counts() -> None:
     cluster = Cluster(claim("data", phase="Pending"), rival="node-2")
     with pytest.raises(NotOnThisNode, match="made on node node-2"):
-        await House(cluster).start("u1", "node-1", "data")
+        await TaskVolumeHarness(cluster).start("u1", "node-1", "data")
     assert not cluster.patched
 
 
 async def test_a_volume_of_one_node_is_used_on_one_node_at_a_time() -> None:
-    house = House(Cluster(claim("data")))
-    await house.start("u1", "node-1", "data")
-    await house.start("u2", "node-1", "data")
+    harness = TaskVolumeHarness(Cluster(claim("data")))
+    await harness.start("u1", "node-1", "data")
+    await harness.start("u2", "node-1", "data")
     with pytest.raises(NotOnThisNode, match="'data' is in use on node node-1"):
-        await house.start("u3", "node-2", "data")
-    house.gone |= {"u1", "u2"}
-    await house.start("u3", "node-2", "data")
+        await harness.start("u3", "node-2", "data")
+    harness.gone |= {"u1", "u2"}
+    await harness.start("u3", "node-2", "data")
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Bound"])
 async def test_a_volume_of_many_nodes_binds_nobody(phase: str) -> None:
-    house = House(Cluster(claim("data", phase=phase, mode="ReadWriteMany")))
-    await house.start("u1", "node-1", "data")
-    await house.start("u2", "node-2", "data")
+    harness = TaskVolumeHarness(Cluster(claim("data", phase=phase, mode="ReadWriteMany")))
+    await harness.start("u1", "node-1", "data")
+    await harness.start("u2", "node-2", "data")
