@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 SOURCES := hub spawner scheduler extensions tests benchmarks
 ARGS ?=
+MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/carrel/mypy
 LARGE_LIBRARIES := 'torch>=2.5' 'tensorflow-cpu>=2.18' 'transformers[torch]>=5' 'lightning>=2.6' 'mlflow-skinny>=3' 'wandb>=0.30'
 
 .PHONY: help up test test-torch check lint types contracts unit hunt mutation format audit sbom clean
@@ -40,8 +41,10 @@ lint: $(VENV)/.installed-dev ## Style, spelling, dead code
 	$(BIN)/vulture
 	$(BIN)/codespell $(SOURCES) deploy images docs README.md CONTRIBUTING.md CHANGELOG.md
 
+# What mypy has found is kept by the content of files, so that a new clone does not begin anew.
 types: $(VENV)/.installed-dev ## mypy, strict
-	@$(BIN)/mypy
+	@mkdir -p "$(MYPY_CACHE)"
+	MYPY_CACHE_DIR="$(MYPY_CACHE)" $(BIN)/mypy
 
 contracts: $(VENV)/.installed-dev ## The layers of docs/architecture.md
 	@$(BIN)/lint-imports

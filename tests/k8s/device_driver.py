@@ -42,7 +42,7 @@ class DeviceDriver:
         return self.node.log.parent
 
     def start(self) -> None:
-        """Start it, and wait until its devices are offered."""
+        """Start it, and wait until the kubelet knows it and its devices are offered."""
         log = self.folder / "devices.log"
         command = [
             str(self.infrastructure.programs["devices"]),
@@ -55,7 +55,11 @@ class DeviceDriver:
             *self.options,
         ]
         self._process = self.infrastructure.record.start(command, log)
-        wait_for(lambda: set(self.names) <= set(self.offered()), self._process, log)
+        wait_for(lambda: self._is_ready(log), self._process, log)
+
+    def _is_ready(self, log: Path) -> bool:
+        known = "registered" in log.read_text(errors="replace").splitlines()
+        return known and set(self.names) <= set(self.offered())
 
     def kill(self) -> None:
         """End it without notice."""

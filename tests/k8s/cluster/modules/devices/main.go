@@ -18,6 +18,7 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -95,6 +96,9 @@ func run(ctx context.Context, d *driver, access, kubelet string, offered []resou
 		return err
 	}
 	defer helper.Stop()
+	if err := registered(ctx, helper); err != nil {
+		return err
+	}
 	pool := resourceslice.Pool{Slices: offered}
 	pools := map[string]resourceslice.Pool{d.node: pool}
 	if err := helper.PublishResources(ctx, resourceslice.DriverResources{Pools: pools}); err != nil {
@@ -102,6 +106,25 @@ func run(ctx context.Context, d *driver, access, kubelet string, offered []resou
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// Wait until the kubelet knows the driver, and print it: what is bound earlier to a node whose devices
+// are offered fails there, and is tried again a minute later.
+func registered(ctx context.Context, helper *kubeletplugin.Helper) error {
+	for {
+		if status := helper.RegistrationStatus(); status != nil {
+			if !status.PluginRegistered {
+				return errors.New(status.Error)
+			}
+			fmt.Println("registered")
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 func slices(names, memory string, shared, halves bool) []resourceslice.Slice {
@@ -146,7 +169,7 @@ func devices(names, memory string, shared bool) []resourceapi.Device {
 				"productName": {StringValue: &model},
 				"uuid":        {StringValue: &uuid},
 			},
-			Capacity:   map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}},
+			Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}},
 		}
 		if shared {
 			one.AllowMultipleAllocations = &shared
