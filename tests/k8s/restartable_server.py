@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks.ports import free_port
-from k8s.cluster.control_plane import environment
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
 from k8s.cluster.waiting import Process, wait_for
@@ -74,7 +73,6 @@ class RestartableServer:
                 f"--initial-cluster=default={peers}",
             ],
             self._folder / "etcd.log",
-            environment(),
         )
         wait_for(lambda: self.revision() > 0, etcd, self._folder / "etcd.log")
 
@@ -101,7 +99,6 @@ class RestartableServer:
                 *options,
             ],
             log,
-            environment(),
         )
         wait_for(lambda: self.plane.get("/readyz") == "ok", self._server, log)
 

@@ -3,7 +3,6 @@
 Their ports are held for them from when they are chosen.
 """
 
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -128,12 +127,7 @@ def _run_etcd(program: Path, record: Record, folder: Path, clients: int, peers: 
 
 def _run(record: Record, folder: Path, program: Path, *options: str) -> Process:
     log = folder / f"{program.name}.log"
-    return record.start([str(program), *options], log, environment())
-
-
-def environment() -> dict[str, str]:
-    """That of its programs: they take more memory than they need, and so less time."""
-    return {**os.environ, "GOGC": "200"}
+    return record.start([str(program), *options], log)
 
 
 def _service_network() -> tuple[str, str]:
