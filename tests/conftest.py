@@ -1,5 +1,6 @@
 """Shared by all tests: unit tests have no network, the other folders have loopback."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 # A test has an event loop of its own, and a resolver with an inotify instance is never freed; the
 # kernel has few of those for an account.
 aiohttp.connector.DefaultResolver = aiohttp.ThreadedResolver  # type: ignore[attr-defined]
+
+# The handlers of gRPC run in every fork once there is a server, before the child becomes another
+# program, and may end it or never return.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 pytest_plugins = ["k8s.outcomes", "side_by_side"]
 HERE = Path(__file__).parent

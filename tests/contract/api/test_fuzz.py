@@ -111,7 +111,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert ready.wait(120)
-    yield found["desk"]
+    yield found["harness"]
     found["loop"].call_soon_threadsafe(found["stop"].set)
     thread.join(120)
     assert not thread.is_alive()

@@ -129,6 +129,21 @@ async def test_a_bad_trial_is_pruned_at_once_and_stays_pruned(keeper: Keeper, pr
     assert (await keeper.trials())[pruned[0]].state == "pruned"
 
 
+async def test_a_trial_of_those_that_ask_may_leave_from_its_report_on(keeper: Keeper) -> None:
+    """Its report may be stored, and judged, before its question comes."""
+    await keeper.begin(parameters=OPEN, pruner="median")
+    await keeper.make(5)
+    for asks, until in ((False, {}), (True, {6: 30.0})):
+        await keeper.use(lambda study: study.ask())
+        number = (await keeper.trials())[-1].number
+        await keeper.use(lambda study, number=number: study.report(number, [(0, 100.0)]))
+        assert await keeper.use(
+            lambda study, number=number: study.leave(number, 30.0, asks=False)
+        ), "pruned"
+        assert (await keeper.use(lambda study: study.standing())).leaving == until
+        await keeper.use(lambda study, asks=asks: study.leave(0, 10.0, asks=not asks))
+
+
 async def test_the_value_is_the_result_else_what_was_reported_last(keeper: Keeper) -> None:
     await keeper.begin(parameters=OPEN)
 

@@ -144,8 +144,12 @@ class Study(Protocol):
         """Whether the trial was stopped early."""
         ...
 
-    def leave(self, number: int, until: float) -> bool:
-        """Whether the trial is pruned; it asks, so it has time until then to end by itself."""
+    def leave(self, number: int, until: float, *, asks: bool) -> bool:
+        """Whether the trial is pruned.
+
+        Where trials ask for that, a pruned one has time until then to end by itself: from its
+        report on, which may be stored before its question comes.
+        """
         ...
 
     def suggest(self, number: int, name: str, parameter: Parameter) -> Any:

@@ -111,7 +111,7 @@ class ItemStudy(StoredStudy):
         return False
 
     @override
-    def leave(self, number: int, until: float) -> bool:
+    def leave(self, number: int, until: float, *, asks: bool) -> bool:
         """See ``Study``."""
         return False
 

@@ -101,6 +101,7 @@ class OptunaStudy:
             load_if_exists=True,
         )
         self._leaving: dict[int, float] = {}
+        self._trials_ask = False
         self._running: dict[int, optuna.Trial] = {}
         self._made: set[sampling.Key] = set()
         self._facts: dict[int, StudyTrial] = {}
@@ -217,11 +218,13 @@ class OptunaStudy:
         """See ``Study``."""
         return self._fact(number).state == "pruned"
 
-    def leave(self, number: int, until: float) -> bool:
+    def leave(self, number: int, until: float, *, asks: bool) -> bool:
         """See ``Study``."""
+        self._trials_ask |= asks
         if not self.pruned(number):
             return False
-        self._leaving.setdefault(number, until)
+        if self._trials_ask:
+            self._leaving.setdefault(number, until)
         return True
 
     def suggest(self, number: int, name: str, parameter: Parameter) -> Any:

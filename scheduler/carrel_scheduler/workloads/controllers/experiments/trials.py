@@ -78,7 +78,7 @@ class TrialController:
             study.report(number, values)
             if result is not None:
                 study.result(number, result)
-            pruned = study.leave(number, until) if asks else study.pruned(number)
+            pruned = study.leave(number, until, asks=asks)
             return pruned, pruned and not before
 
         pruned, newly = await self._use(owner, take)
