@@ -141,7 +141,7 @@ def accepted_by(choose: Choice, jobs: Sequence[Job], gpus: int) -> float:
 
 def simulation(gpus: int, *, moves: bool) -> Simulation:
     """The core with these GPUs and one project."""
-    state = State(Settings(consolidate=moves, patience_s=-1))
+    state = State(Settings(consolidate=moves, reservation_delay_s=-1))
     for number in range(gpus // GPUS_A_NODE):
         state.apply(
             NodeSet(f"n{number}", GPUS_A_NODE, 10**6, 10**7, mig_model=MODEL.name),

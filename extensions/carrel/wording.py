@@ -196,7 +196,7 @@ EFFECTIVE: Final[Mapping[str, str]] = {
     "preempt_min_runtime_seconds": "Runs before higher priority evicts it",
     "reclaim_min_runtime_seconds": "Runs before others reclaim it",
     "preemption_delay_seconds": "Waits before others are evicted for it",
-    "patience_seconds": "Large work waits before it gets reservations",
+    "reservation_delay_seconds": "Large work waits before it gets reservations",
     "placement": "Its tasks",
     "node_groups.training": "Trainings only on node groups",
     "node_groups.interactive": "Workspaces only on node groups",

@@ -106,8 +106,8 @@ class QueueRules(msgspec.Struct, frozen=True, kw_only=True):
             reclaims the resources; null: as above.
         preemption_delay_seconds: how long its work waits before others are preempted for it; null:
             as above.
-        patience_seconds: how long its large work waits before resources are reserved for it; null:
-            as above.
+        reservation_delay_seconds: how long its large work waits before resources are reserved for
+            it; null: as above.
         placement: whether its tasks are packed on few nodes or spread over many; null: as above.
         node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
             the department says.
@@ -126,7 +126,7 @@ class QueueRules(msgspec.Struct, frozen=True, kw_only=True):
     preempt_min_runtime_seconds: Seconds | None = None
     reclaim_min_runtime_seconds: Seconds | None = None
     preemption_delay_seconds: Seconds | None = None
-    patience_seconds: Seconds | None = None
+    reservation_delay_seconds: Seconds | None = None
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
     node_group_limits: NodeGroupAmounts = {}

@@ -29,7 +29,7 @@ _WAITS = {
     "preempt_min_runtime_seconds": "preempt_min_runtime",
     "reclaim_min_runtime_seconds": "reclaim_min_runtime",
     "preemption_delay_seconds": "preemption_delay",
-    "patience_seconds": "patience",
+    "reservation_delay_seconds": "reservation_delay",
 }
 # Groups of nodes that work is kept to, as names with commas between.
 _NODE_GROUPS = {"training": "training_node_groups", "interactive": "workspace_node_groups"}

@@ -122,7 +122,7 @@ class QueueSet:
         preempt_min_runtime_s, reclaim_min_runtime_s: a workload is not evicted for its own
             queue's, or for another queue's, work before it has run so long; ``None`` asks the
             queue above.
-        patience_s: see the settings; ``None`` asks the queue above, then the settings.
+        reservation_delay_s: see the settings; ``None`` asks the queue above, then the settings.
         group_limits: groups of nodes and the most GPUs, in thousandths, that it holds on theirs.
         group_quotas: groups of nodes and the GPUs, in thousandths, guaranteed to it on theirs.
         fair_users: of its waiting work of equal priority that of the user goes first who holds
@@ -139,7 +139,7 @@ class QueueSet:
     parent: str = ""
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
-    patience_s: float | None = None
+    reservation_delay_s: float | None = None
     group_limits: tuple[tuple[str, int], ...] = ()
     group_quotas: tuple[tuple[str, int], ...] = ()
     fair_users: bool = False

@@ -23,8 +23,8 @@ class Settings:
             saturated.
         stale_grace_s: how long a gang may run with fewer tasks than its minimum; negative: for
             ever.
-        patience_s: a workload that is next in its queue and could have started, had capacity been
-            kept for it, gets places reserved after so long; negative: never.
+        reservation_delay_s: a workload that is next in its queue and could have started, had
+            capacity been kept for it, gets places reserved after so long; negative: never.
         most_reserved: capacity is reserved only while no more workloads than this have a
             reservation.
         consolidate: running preemptible work may be moved when all that is moved has a place.
@@ -42,7 +42,7 @@ class Settings:
     usage_factor_millionths: int = 0
     saturation_milli: int = 1000
     stale_grace_s: float = 60.0
-    patience_s: float = 600.0
+    reservation_delay_s: float = 600.0
     most_reserved: int = 4
     consolidate: bool = True
     min_runtime_s: float = 0.0

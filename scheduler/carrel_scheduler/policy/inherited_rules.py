@@ -19,7 +19,7 @@ RULES: Final = (
     "preempt_min_runtime_seconds",
     "reclaim_min_runtime_seconds",
     "preemption_delay_seconds",
-    "patience_seconds",
+    "reservation_delay_seconds",
     "placement",
 )
 
@@ -75,7 +75,9 @@ def _of_cluster(settings: Settings) -> Mapping[str, float | str | None]:
         "preempt_min_runtime_seconds": settings.min_runtime_s,
         "reclaim_min_runtime_seconds": settings.min_runtime_s,
         "preemption_delay_seconds": 0.0,
-        "patience_seconds": settings.patience_s if settings.patience_s >= 0 else None,
+        "reservation_delay_seconds": settings.reservation_delay_s
+        if settings.reservation_delay_s >= 0
+        else None,
         "placement": "pack" if packs else "spread",
     }
 

@@ -15,7 +15,7 @@ variable                        meaning
 ``CARREL_PAST_USE_HALF_LIFE``   hours after which use counts half as much; default 168, a week
 ``CARREL_RECLAIM_DELAY``        seconds for which preemptible work that waits lets what other
                                 projects borrowed run, before it reclaims them; default 0
-``CARREL_PATIENCE``             seconds that large work waits before places are reserved for it;
+``CARREL_RESERVATION_DELAY``    seconds that large work waits before places are reserved for it;
                                 default 600
 ``CARREL_PLACEMENT``            ``pack`` (default): work fills nodes one after the other;
                                 ``spread``: it goes where most is free
@@ -123,7 +123,7 @@ class ServiceSettings:
     cluster: ClusterSettings | None = None
     past_use: PastUseRules = field(default_factory=PastUseRules)
     reclaim_delay_s: float = 0.0
-    patience_s: float = CORE.patience_s
+    reservation_delay_s: float = CORE.reservation_delay_s
     placement: Strategy = Strategy.BIN_PACK
     gateway_url: str = ""
     system_accounts: frozenset[str] = frozenset()
@@ -177,7 +177,9 @@ class ServiceSettings:
             else None,
             past_use=_past_use(env),
             reclaim_delay_s=number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
-            patience_s=number(env, "CARREL_PATIENCE", CORE.patience_s, least=0.0),
+            reservation_delay_s=number(
+                env, "CARREL_RESERVATION_DELAY", CORE.reservation_delay_s, least=0.0
+            ),
             placement=_placement(env),
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
@@ -201,7 +203,7 @@ class ServiceSettings:
         return CoreSettings(
             usage_factor_millionths=round(self.past_use.factor * 1e6),
             reclaim_delay_s=self.reclaim_delay_s,
-            patience_s=self.patience_s,
+            reservation_delay_s=self.reservation_delay_s,
             gpu_strategy=self.placement,
             cpu_strategy=self.placement,
         )

@@ -3,18 +3,21 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, select
 
 from carrel_scheduler.ledger.database import database_of
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 from carrel_scheduler.ledger.migrations.migrate import config, upgrade
 from carrel_scheduler.ledger.records import GpuUse
-from carrel_scheduler.ledger.rows.tables import metadata
+from carrel_scheduler.ledger.rows.tables import metadata, specs
+from carrel_schema.objects import Project
 from contract.ledger.ledger_tools import Ledgers, submit
+from contract.ledger.store_tools import project
 
 
 def differences(url: str) -> list[Any]:
@@ -102,3 +105,20 @@ async def test_measured_use_of_before_gets_its_kind(stores: Ledgers, database_ur
     assert [(one.key, one.gpu_used_seconds) for one in lines] == [(made.spec.kind, 5.0)]
     lines = await second.usage(by="gpu-type", since=0.0, until=1e12)
     assert {one.key: one.gpu_used_seconds for one in lines} == {"(none)": 0.0, "(unknown)": 5.0}
+
+
+async def test_a_reservation_delay_of_before_is_kept(stores: Ledgers, database_url: str) -> None:
+    """Its key in the stored specification had another name."""
+    first = await stores.open()
+    vision = project()
+    vision.spec = msgspec.structs.replace(vision.spec, reservation_delay_seconds=30.0)
+    made = await first.create(vision)
+    await first.close()
+    database = database_of(database_url)
+    with database.migrator.begin() as connection:
+        command.downgrade(config(connection), "0009")
+        (text,) = connection.execute(select(specs.c.spec)).scalars()
+    database.dispose()
+    assert msgspec.json.decode(text)["patience_seconds"] == 30.0
+    second = await stores.open()
+    assert (await second.get(Project, "vision")).spec == made.spec

@@ -32,7 +32,7 @@ def random_settings(dice: random.Random) -> Settings:
         usage_factor_millionths=dice.choice((0, 0, 1_000_000)),
         saturation_milli=dice.choice((1000, 1000, 1200)),
         stale_grace_s=dice.choice((0.0, 5.0, 60.0)),
-        patience_s=dice.choice((10.0, 600.0, -1.0)),
+        reservation_delay_s=dice.choice((10.0, 600.0, -1.0)),
         consolidate=dice.random() < 0.8,
         min_runtime_s=dice.choice((0.0, 0.0, 6.0)),
         search_steps=dice.choice((3, 1000)),

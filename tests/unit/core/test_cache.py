@@ -241,7 +241,7 @@ def test_it_is_made_again_with_other_values_of_room(searches: list[str]) -> None
 def test_a_search_for_other_places_than_those_held_is_remembered_too(searches: list[str]) -> None:
     run = beset()
     run.tell(CapacityReserved("w", (("n0", (0, 1, 2, 3), 0),), (0,)))
-    late = run.state.settings.patience_s + 1.0
+    late = run.state.settings.reservation_delay_s + 1.0
     decide(run.state, late)
     decide(run.state, late)
     assert searches == ["w"]

@@ -241,7 +241,7 @@ def test_no_plan_takes_a_queue_beyond_its_limit(seed: int) -> None:
     nodes = [grouped(f"n{i}", 4, dice.choice(("a100", "h100"))) for i in range(4)]
     rules = [queue("d", 8, group_limits=(("a100", 3000),)), queue("c", 2)]
     rules += [limited("a", 3, a100=2, parent="d"), queue("b", 3, parent="d")]
-    run = Run(*nodes, *rules, settings=Settings(patience_s=10.0))
+    run = Run(*nodes, *rules, settings=Settings(reservation_delay_s=10.0))
     for step in range(25):
         owner = dice.choice("abc")
         kind = dice.choice((Preemptibility.YES, Preemptibility.YES, Preemptibility.NO))

@@ -372,7 +372,7 @@ def test_room_held_for_another() -> None:
 
 
 def test_places_kept_for_who_waited_long() -> None:
-    settings = Settings(patience_s=10.0)
+    settings = Settings(reservation_delay_s=10.0)
     state = state_of(
         node("n", 2),
         queue("a", 2),

@@ -10,7 +10,7 @@ from unit.core.situations import asking, node, queue, training, workspace
 DELAY_S = 600.0
 SMALL_RUNS_S = 100.0
 BOUND_S = DELAY_S + 2 * SMALL_RUNS_S + 2 * SMALL_RUNS_S
-"""The patience, twice the longest run time of others, and the grain of these stories."""
+"""The reservation delay, twice the longest run time of others, and the grain of these stories."""
 
 
 def waits(run: Run, small: str, *, most: int = 40, priority: int = 50) -> float | None:
@@ -38,10 +38,10 @@ def half_of_them_end(run: Run) -> None:
             run.finish(uid)
 
 
-def full_of_small(*more: Event, patience_s: float = DELAY_S, **rules: float) -> Run:
+def full_of_small(*more: Event, reservation_delay_s: float = DELAY_S, **rules: float) -> Run:
     """Two nodes of eight GPUs full of small work; `big` needs a whole one."""
     events = (node("n1", 8), node("n2", 8), queue("a", 16, **rules), *more)
-    run = Run(*events, settings=Settings(patience_s=patience_s))
+    run = Run(*events, settings=Settings(reservation_delay_s=reservation_delay_s))
     run.submit(*(training(f"small-{k}", "a") for k in range(16)))
     run.wait(0)
     run.submit(training("big", "a", 8))
@@ -71,7 +71,9 @@ def test_nor_do_older_claims_that_can_never_be_served() -> None:
 
 
 def test_nor_does_one_that_finds_no_node_now() -> None:
-    run = Run(node("n1", 8), node("n2", 8), queue("a", 18), settings=Settings(patience_s=600.0))
+    run = Run(
+        node("n1", 8), node("n2", 8), queue("a", 18), settings=Settings(reservation_delay_s=600.0)
+    )
     run.submit(workspace("desk", "a", 1, request=asking(1)))
     run.wait(0)
     run.submit(*(training(f"small-{k}", "a") for k in range(15)))
@@ -84,22 +86,22 @@ def test_nor_does_one_that_finds_no_node_now() -> None:
     assert took <= BOUND_S + SMALL_RUNS_S
 
 
-def test_without_patience_it_waits_as_long_as_there_is_small_work() -> None:
+def test_without_reservations_it_waits_as_long_as_there_is_small_work() -> None:
     """What the reservation is for: the very same story without it."""
-    assert waits(full_of_small(patience_s=-1.0), "a") is None
+    assert waits(full_of_small(reservation_delay_s=-1.0), "a") is None
 
 
-@pytest.mark.parametrize("patience_s", [60.0, 900.0])
-def test_the_patience_is_a_setting(patience_s: float) -> None:
-    took = waits(full_of_small(patience_s=patience_s), "a")
+@pytest.mark.parametrize("reservation_delay_s", [60.0, 900.0])
+def test_the_reservation_delay_is_a_setting(reservation_delay_s: float) -> None:
+    took = waits(full_of_small(reservation_delay_s=reservation_delay_s), "a")
     assert took is not None
-    assert patience_s < took <= patience_s + 4 * SMALL_RUNS_S
+    assert reservation_delay_s < took <= reservation_delay_s + 4 * SMALL_RUNS_S
 
 
 def reserved() -> Run:
     """`big` has waited so long that a node is held for it, on which protected work still runs."""
     protected = queue("a", 8, reclaim_min_runtime_s=1e9)
-    settings = Settings(patience_s=DELAY_S)
+    settings = Settings(reservation_delay_s=DELAY_S)
     run = Run(node("n1", 8), node("n2", 8), protected, queue("b", 8), settings=settings)
     run.submit(*(training(f"small-{k}", "a") for k in range(16)))
     run.wait(0)

@@ -64,7 +64,7 @@ def test_what_is_served_after_large_work_of_its_queue_that_waits_too_long_does_n
         *(node("n", 2), queue("a", 4), queue("b", 4), small),
         TaskPlaced("small", 0, "n", (0,), 1.0),
         training("big", "a", 2, created_at=0.0, priority=max(priority, 50) if grows else 50),
-        settings=Settings(patience_s=10.0, consolidate=False),
+        settings=Settings(reservation_delay_s=10.0, consolidate=False),
     )
     if project == "a" and priority == 60:
         state.apply(training("big", "a", 2, created_at=0.0, priority=50))
@@ -79,7 +79,7 @@ def test_small_work_of_another_queue_starts_beside_large_work_that_waits() -> No
         training("big", "a", 2, created_at=0.0),
         training("same", "a", created_at=1.0),
         training("other", "b", created_at=1.0),
-        settings=Settings(patience_s=10.0, consolidate=False),
+        settings=Settings(reservation_delay_s=10.0, consolidate=False),
     )
     assert [one.uid for one in decide(state, NOW).bindings] == ["other"]
 
@@ -118,7 +118,7 @@ def test_what_is_decided_without_other_settings() -> None:
         usage_factor_millionths=0,
         saturation_milli=1000,
         stale_grace_s=60.0,
-        patience_s=600.0,
+        reservation_delay_s=600.0,
         most_reserved=4,
         consolidate=True,
         min_runtime_s=0.0,

@@ -148,7 +148,7 @@ def test_who_holds_more_is_told_so() -> None:
 
 def test_large_work_of_who_holds_least_starves_and_of_others_does_not() -> None:
     """It gets places, and nobody of the queue starts before it; work of a heavy user waits."""
-    settings = Settings(patience_s=50.0)
+    settings = Settings(reservation_delay_s=50.0)
     small = [of("bea", n) for n in range(8)]
     run = Run(node("n", 8), shared(), settings=settings)
     run.submit(*small)

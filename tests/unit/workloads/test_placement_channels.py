@@ -184,18 +184,18 @@ async def department(harness: SchedulerHarness, **rules: Any) -> None:
 async def test_rules_come_from_the_project_its_department_or_the_cluster(
     harness: SchedulerHarness,
 ) -> None:
-    await department(harness, preempt_min_runtime_seconds=600.0, patience_seconds=60.0)
-    await harness.project("vision", 2, department="sciences", patience_seconds=30.0)
+    await department(harness, preempt_min_runtime_seconds=600.0, reservation_delay_seconds=60.0)
+    await harness.project("vision", 2, department="sciences", reservation_delay_seconds=30.0)
     rules = LiveState(harness.loop).project_use("vision")["vision"].rules
     said = {name: (rule.value, rule.origin) for name, rule in rules.items()}
     assert said == {
         "preempt_min_runtime_seconds": (600.0, "department"),
         "reclaim_min_runtime_seconds": (0.0, "cluster"),
         "preemption_delay_seconds": (0.0, "cluster"),
-        "patience_seconds": (30.0, "project"),
+        "reservation_delay_seconds": (30.0, "project"),
         "placement": ("pack", "cluster"),
     }
-    assert DEFAULTS.patience_s != 30.0
+    assert DEFAULTS.reservation_delay_s != 30.0
 
 
 async def test_work_runs_for_the_minimum_of_its_department_before_others_reclaim_it(
@@ -235,9 +235,11 @@ async def test_a_project_may_spread_its_work(cluster: SchedulerHarness) -> None:
     assert await nodes(cluster, wide[0]) != await nodes(cluster, wide[1])
 
 
-async def test_patience_of_a_project_is_that_of_its_large_work(harness: SchedulerHarness) -> None:
-    """Whoever came later no longer takes what becomes free, once the patience is over."""
-    await harness.project("vision", 4, patience_seconds=30.0)
+async def test_the_reservation_delay_of_a_project_holds_for_its_large_work(
+    harness: SchedulerHarness,
+) -> None:
+    """Whoever came later no longer takes what becomes free, once the reservation delay is over."""
+    await harness.project("vision", 4, reservation_delay_seconds=30.0)
     first = [await harness.submit("vision", f"first{n}") for n in range(4)]
     await harness.runs(*first)
     large = await harness.submit("vision", "large", gpus=4)

@@ -69,9 +69,11 @@ class RuleOptions:
         Text,
         Option("--preemption-delay", help="Work waits 5m before others are evicted, or none."),
     ] = None
-    patience: Annotated[
+    reservation_delay: Annotated[
         Text,
-        Option("--patience", help="Large work waits 10m before it gets reservations, or none."),
+        Option(
+            "--reservation-delay", help="Large work waits 10m before it gets reservations, or none."
+        ),
     ] = None
     placement: Annotated[
         Text, Option("--placement", help="Fill nodes (pack) or spread over them, or none.")
@@ -115,7 +117,7 @@ class RuleOptions:
             "preempt_min_runtime_seconds": _span(self.preempt_min_runtime, "--preempt-min-runtime"),
             "reclaim_min_runtime_seconds": _span(self.reclaim_min_runtime, "--reclaim-min-runtime"),
             "preemption_delay_seconds": _span(self.preemption_delay, "--preemption-delay"),
-            "patience_seconds": _span(self.patience, "--patience"),
+            "reservation_delay_seconds": _span(self.reservation_delay, "--reservation-delay"),
             "placement": _bound(self.placement, _placement),
             **{
                 name: _bound(text, partial(_group_amounts, name)) for name, text in by_group.items()

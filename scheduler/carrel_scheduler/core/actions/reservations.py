@@ -135,7 +135,7 @@ def replace_reserved(cycle: Cycle) -> None:
     Later there may be: work has ended elsewhere, so that a few moves free enough, or a queue is
     within its quota again. Where nothing is found the reservation stays.
     """
-    if cycle.settings.patience_s < 0 or not cycle.has_victims:
+    if cycle.settings.reservation_delay_s < 0 or not cycle.has_victims:
         return
     for uid in sorted(cycle.state.reserved):
         job = cycle.state.reserved[uid]
@@ -178,7 +178,7 @@ def reserve(cycle: Cycle) -> None:
     ``starving`` says which. Those places are chosen that need least to become free, and from then
     on nobody else starts there. What would be served after the workload in its own queue is held
     back besides, so the capacity is within its queue's share in time. So it starts at the latest
-    when its own queue's later work and then its neighbours have ended: after the patience and twice
+    when its own queue's later work and then its neighbours have ended: after the delay and twice
     the longest run time of others, however much small work follows (more when several starve: they
     come in turns). Nothing is stopped for it, and it starts elsewhere at once when it can.
     """

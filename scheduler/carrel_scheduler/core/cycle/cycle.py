@@ -290,11 +290,11 @@ class Cycle:
 
     @cached_property
     def late(self) -> Counts:
-        """Numbers of the rows of large work that has waited longer than its queue's patience."""
-        waiting, default = self.state.waiting, self.settings.patience_s
+        """Rows of large work that has waited longer than its queue's reservation delay."""
+        waiting, default = self.state.waiting, self.settings.reservation_delay_s
         rows = waiting.used() if default >= 0 else waiting.used()[:0]
-        patience = self.queue_usage.table.patience_s(default).take(waiting.queue.take(rows))
-        late = waiting.since.take(rows) + patience < self.now
+        delay = self.queue_usage.table.reservation_delay_s(default).take(waiting.queue.take(rows))
+        late = waiting.since.take(rows) + delay < self.now
         late &= (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
         return rows.compress(late)
 

@@ -1,11 +1,11 @@
 """Starvation: large work that waits while small work takes all capacity that becomes free.
 
-A workload starves if it needs more than one GPU or task, has waited longer than ``patience_s``,
-is the next in its queue, would stay within its queue's fair share and limits (not counting what
-runs in its queue and is served after it), and fits on empty nodes. Work of its queue that is
-served after it does not start (here), and places are reserved for it (``actions.reserve``). In a
-queue that is shared between its users, only work of a user who holds least of those who wait.
-Reserved capacity stands idle, so few starve at a time, the oldest first.
+A workload starves if it needs more than one GPU or task, has waited longer than
+``reservation_delay_s``, is the next in its queue, would stay within its queue's fair share and
+limits (not counting what runs in its queue and is served after it), and fits on empty nodes. Work
+of its queue that is served after it does not start (here), and places are reserved for it
+(``actions.reserve``). In a queue that is shared between its users, only work of a user who holds
+least of those who wait. Reserved capacity stands idle, so few starve at a time, the oldest first.
 """
 
 import math
@@ -32,11 +32,11 @@ def starving(cycle: Cycle) -> tuple[Job, ...]:
 
 
 def has_waited_long(cycle: Cycle, job: Job) -> bool:
-    """Whether a job has waited longer than the patience of its queue."""
-    patience = cycle.queue_usage.table.patience.item(job.queue)
-    if math.isnan(patience):
-        patience = cycle.settings.patience_s
-    return cycle.waited_s(job) > patience
+    """Whether a job has waited longer than the reservation delay of its queue."""
+    delay = cycle.queue_usage.table.reservation_delay.item(job.queue)
+    if math.isnan(delay):
+        delay = cycle.settings.reservation_delay_s
+    return cycle.waited_s(job) > delay
 
 
 def held_back(cycle: Cycle, rows: Counts) -> Bools:

@@ -39,7 +39,7 @@ class RuleTable:
         rank, place: served first when higher; and age among all queues (0 is the oldest, ties by
             name).
         quotas, caps: ``quota`` and ``cap`` as columns; ``tree``: who is above whom.
-        patience: (Q,) seconds, NaN where neither the queue nor one above says it.
+        reservation_delay: (Q,) seconds, NaN where neither the queue nor one above says it.
         bounds: what work of this queue can run into on its way up, nearest queue first.
         fair_users: whether its waiting work is ordered by what its users hold.
         group_limits: group of nodes -> thousandths of GPUs that the queue holds there at most.
@@ -75,11 +75,11 @@ class RuleTable:
         self.tree = Tree(np.array(self.parent, np.int64).reshape(-1))
         self.quotas: Counts = np.array(self.quota, np.int64).reshape(-1, 3)
         self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
-        self.patience = np.array([self._patience(path) for path in self.path], np.float64)
+        self.delay = np.array([self._reservation_delay(path) for path in self.path], np.float64)
 
-    def patience_s(self, default: float) -> npt.NDArray[np.float64]:
-        """(Q,) the patience of each queue; ``default`` where it is not set."""
-        return np.where(np.isnan(self.patience), default, self.patience)
+    def reservation_delay_s(self, default: float) -> npt.NDArray[np.float64]:
+        """(Q,) the reservation delay of each queue; ``default`` where it is not set."""
+        return np.where(np.isnan(self.reservation_delay), default, self.reservation_delay)
 
     def guaranteed_in(self, group: str) -> list[int]:
         """By slot, thousandths of GPUs that are guaranteed to each queue in a group of nodes.
@@ -93,8 +93,8 @@ class RuleTable:
                     found[parent] += found[slot]
         return found
 
-    def _patience(self, path: tuple[int, ...]) -> float:
-        said = (rule.patience_s for slot in path if (rule := self.rules[slot]) is not None)
+    def _reservation_delay(self, path: tuple[int, ...]) -> float:
+        said = (rule.reservation_delay_s for slot in path if (rule := self.rules[slot]) is not None)
         return next((seconds for seconds in said if seconds is not None), math.nan)
 
     def _bounds(self, path: tuple[int, ...]) -> tuple[Bound, ...]:
@@ -228,7 +228,7 @@ def check_rules(event: QueueSet) -> None:
     for field, runtime in (
         ("preempt_min_runtime_s", event.preempt_min_runtime_s),
         ("reclaim_min_runtime_s", event.reclaim_min_runtime_s),
-        ("patience_s", event.patience_s),
+        ("reservation_delay_s", event.reservation_delay_s),
     ):
         if runtime is not None and not runtime >= 0:
             raise InvalidEvent("bad_time", field, runtime, "seconds that are not negative")

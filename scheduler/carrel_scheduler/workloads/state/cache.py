@@ -408,7 +408,7 @@ def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet
         created_at=rules.meta.created_at,
         preempt_min_runtime_s=spec.preempt_min_runtime_seconds,
         reclaim_min_runtime_s=spec.reclaim_min_runtime_seconds,
-        patience_s=spec.patience_seconds,
+        reservation_delay_s=spec.reservation_delay_seconds,
         group_limits=_by_group(spec.node_group_limits),
         group_quotas=_by_group(spec.node_group_quotas),
     )

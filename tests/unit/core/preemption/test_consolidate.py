@@ -25,7 +25,7 @@ Found = tuple[dict[str, str], str]
 
 def decided(*events: Event, consolidate: bool = True) -> Found:
     """Who moves where, and the node of `big`; empty where it gets none."""
-    settings = Settings(patience_s=-1.0, consolidate=consolidate)
+    settings = Settings(reservation_delay_s=-1.0, consolidate=consolidate)
     state = state_of(*events, settings=settings)
     plan = decide(state, NOW)
     assert check_plan(state, plan, NOW) == []

@@ -58,11 +58,11 @@ def test_in_a_large_cluster_what_is_beyond_the_quota_there_is_taken_for_one_in_a
 
 
 def test_settings_of_a_hunt_reach_both_searches() -> None:
-    """A cluster that is not small, with little patience: no search is left out."""
+    """A cluster that is not small, with a short reservation delay: no search is left out."""
     run = Run(
         *(node(f"n{i}", 8, labels=(("node group", "a100"),)) for i in range(9)),
         guaranteed("vision", 36, a100=36), queue("speech", 72),
-        settings=Settings(patience_s=1.0, search_steps=3),
+        settings=Settings(reservation_delay_s=1.0, search_steps=3),
     )  # fmt: skip
     run.submit(*(training(f"s{i}", "speech") for i in range(72)))
     run.settle()

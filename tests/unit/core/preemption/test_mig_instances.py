@@ -101,7 +101,7 @@ def test_where_those_of_the_cheapest_place_can_go_nowhere_another_is_cleared() -
         TaskPlaced("half", 0, "m", (0,), 900.0, 0b1111),
         *(*on("m4", "a", 4, 1.0), *on("n0", "a", 0, 0.0, "n"), *on("n4", "a", 4, 0.0, "n")),
         training("claim", "a", request=instance(LARGE)),
-        settings=Settings(patience_s=-1.0),
+        settings=Settings(reservation_delay_s=-1.0),
     )
     plan = decide(state, NOW)
     assert check_plan(state, plan, NOW) == []

@@ -27,7 +27,7 @@ from unit.core.situations import (
 )
 
 NOW = 1000.0
-PATIENT = Settings(patience_s=-1.0)
+NO_RESERVATIONS = Settings(reservation_delay_s=-1.0)
 
 
 def low(uid: str, place: str, *devices: int, at: float = 100.0, **more: Any) -> tuple[Event, ...]:
@@ -125,8 +125,8 @@ def test_everybody_runs_for_the_minimum_of_the_rule_by_which_it_goes(rule: str) 
     base = list(two_and_two())
     of = {"preempt_min_runtime_s": (1, "a", 4), "reclaim_min_runtime_s": (2, "b", 0)}[rule]
     base[of[0]] = queue(of[1], of[2], **{rule: 850.0})
-    assert victims(*base, urgent(), now=1000.0, settings=PATIENT) == {}
-    assert victims(*base, urgent(), now=1050.0, settings=PATIENT) == ALL_FOUR
+    assert victims(*base, urgent(), now=1000.0, settings=NO_RESERVATIONS) == {}
+    assert victims(*base, urgent(), now=1050.0, settings=NO_RESERVATIONS) == ALL_FOUR
 
 
 def test_the_other_rules_minimum_protects_nobody() -> None:
@@ -156,7 +156,7 @@ def test_a_queue_beyond_its_fair_share_already_takes_from_nobody() -> None:
         *lent("lent0", "n", 2, 3),
         training("more", "b", created_at=1.0),
     )
-    assert victims(*base, urgent(nodes=("n",)), settings=PATIENT) == {}
+    assert victims(*base, urgent(nodes=("n",)), settings=NO_RESERVATIONS) == {}
 
 
 def test_nobody_within_the_quota_gives_way_to_another_queue() -> None:
@@ -179,7 +179,7 @@ def test_nothing_is_evicted_where_all_together_do_not_make_enough_room() -> None
     stays = running(workspace("desk", "b"), "n", 3)
     base = [*two_and_two()[:-2], *stays]
     base[2] = queue("b", 1)
-    assert victims(*base, urgent(), settings=PATIENT) == {}
+    assert victims(*base, urgent(), settings=NO_RESERVATIONS) == {}
 
 
 def test_least_work_is_lost_of_either_queue() -> None:
@@ -195,9 +195,12 @@ def test_least_work_is_lost_of_either_queue() -> None:
         *lent("far", "n", 1, at=100.0),
         *lent("near", "m", 1, at=900.0),
     )
-    assert victims(*base, urgent(2), settings=PATIENT) == {"new": "Preempted", "near": "Reclaimed"}
+    assert victims(*base, urgent(2), settings=NO_RESERVATIONS) == {
+        "new": "Preempted",
+        "near": "Reclaimed",
+    }
     saved = (CheckpointSeen("old", 999.0), CheckpointSeen("far", 999.0))
-    assert victims(*base, *saved, urgent(2), settings=PATIENT) == {
+    assert victims(*base, *saved, urgent(2), settings=NO_RESERVATIONS) == {
         "old": "Preempted",
         "far": "Reclaimed",
     }
@@ -221,7 +224,7 @@ def with_work_elsewhere(*more: Event) -> tuple[Event, ...]:
 def test_own_work_leaves_for_the_right_too_wherever_it_runs() -> None:
     """Its place is of no use, but with it the project would have more than its share."""
     other = low("one", "m", 2, at=100.0)
-    assert victims(*with_work_elsewhere(*other), settings=PATIENT) == {
+    assert victims(*with_work_elsewhere(*other), settings=NO_RESERVATIONS) == {
         "here": "Preempted",
         "one": "Preempted",
         "two": "Preempted",
@@ -233,11 +236,11 @@ def test_who_makes_neither_room_nor_right_stays() -> None:
     """Two of three GPUs have to leave: the youngest goes first, and is enough with the next."""
     base = list(with_work_elsewhere(*low("one", "m", 2, at=800.0)))
     base[-1] = urgent(3, nodes=("n",))
-    assert victims(*base, settings=PATIENT) == {"two": "Preempted", "lent": "Reclaimed"} | {
+    assert victims(*base, settings=NO_RESERVATIONS) == {"two": "Preempted", "lent": "Reclaimed"} | {
         "one": "Preempted"
     }
     base[2] = queue("a", 5, weight=(0, 0, 0))
-    assert victims(*base, settings=PATIENT) == {"two": "Preempted", "lent": "Reclaimed"}
+    assert victims(*base, settings=NO_RESERVATIONS) == {"two": "Preempted", "lent": "Reclaimed"}
 
 
 def test_who_left_for_the_right_stays_where_others_give_it_with_their_room() -> None:
@@ -253,7 +256,7 @@ def test_who_left_for_the_right_stays_where_others_give_it_with_their_room() -> 
         *lent("lent", "n", 2, 3, nodes=("n",)),
         *low("far", "m", 0, 1, at=900.0),
     )
-    assert victims(*base, urgent(1, gang=gang), settings=PATIENT) == {
+    assert victims(*base, urgent(1, gang=gang), settings=NO_RESERVATIONS) == {
         "near": "Preempted",
         "lent": "Reclaimed",
     }
@@ -278,7 +281,7 @@ def test_afterwards_everybody_rests() -> None:
 def test_who_holds_places_and_waits_for_others_to_end_is_tried_again() -> None:
     """The minimum run time ends only after places were held for it."""
     base = two_and_two(gpus=6, preempt_min_runtime_s=1500.0)
-    run = Run(*base, urgent(), settings=Settings(patience_s=10.0))
+    run = Run(*base, urgent(), settings=Settings(reservation_delay_s=10.0))
     run.now = NOW
     run.step()
     assert "urgent" in run.state.reserved
@@ -305,7 +308,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_search_in_vain_is_made_again_once_something_runs_otherwise(searches: list[str]) -> None:
     base = list(two_and_two())
     base[2] = queue("b", 1)
-    state = state_of(*base, urgent(), settings=PATIENT)
+    state = state_of(*base, urgent(), settings=NO_RESERVATIONS)
     for _ in range(3):
         assert decide(state, NOW).evictions == ()
     assert searches == ["urgent"]
@@ -317,8 +320,8 @@ def test_a_search_in_vain_is_made_again_once_something_runs_otherwise(searches: 
 def test_nothing_is_searched_where_a_queue_has_nothing_of_lower_priority(
     searches: list[str],
 ) -> None:
-    decide(state_of(*two_and_two(), urgent(priority=10), settings=PATIENT), NOW)
-    decide(state_of(*two_and_two()[:5], urgent(5), settings=PATIENT), NOW)
+    decide(state_of(*two_and_two(), urgent(priority=10), settings=NO_RESERVATIONS), NOW)
+    decide(state_of(*two_and_two()[:5], urgent(5), settings=NO_RESERVATIONS), NOW)
     assert searches == []
 
 

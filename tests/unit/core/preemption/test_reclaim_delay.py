@@ -25,7 +25,7 @@ def plan_of(*more: Event, now: float, **rules: Any) -> Plan:
         *running(training("lent0", "b", 1), "n", 0, at=100.0),
         *running(training("lent1", "b", 1), "n", 1, at=200.0),
         *more,
-        settings=Settings(**{"reclaim_delay_s": DELAY, "patience_s": -1.0} | rules),
+        settings=Settings(**{"reclaim_delay_s": DELAY, "reservation_delay_s": -1.0} | rules),
     )
     plan = decide(state, now)
     assert check_plan(state, plan, now) == []

@@ -230,17 +230,17 @@ def _changes(scene: ReconcileInput, standing: StudyState) -> tuple[list[Workload
     """Parts to suspend or resume, and when to check those that were given time to end."""
     if scene.ending:
         return saying.to_suspend(tuple(scene.parts.values())), None
-    patient = {number: until for number, until in standing.leaving.items() if until > scene.now}
+    leaving = {number: until for number, until in standing.leaving.items() if until > scene.now}
     pruned = [part for number, part in scene.parts.items() if number in standing.pruned]
-    changed = saying.to_suspend([part for part in pruned if part.spec.part not in patient])
+    changed = saying.to_suspend([part for part in pruned if part.spec.part not in leaving])
     if not scene.warm:
         changed += saying.to_suspend(scene.workers)
     if scene.owner.spec.resumes > scene.owner.status.observed_resumes:
         waiting = [part for number, part in scene.parts.items() if number in standing.open]
         changed += saying.to_resume(waiting)
-    busy = [patient[part.spec.part] for part in pruned if _leaves(part, patient)]
+    busy = [leaving[part.spec.part] for part in pruned if _leaves(part, leaving)]
     return changed, min(busy, default=None)
 
 
-def _leaves(part: Workload, patient: Mapping[int, float]) -> bool:
-    return part.spec.part in patient and not saying.at_rest(part)
+def _leaves(part: Workload, leaving: Mapping[int, float]) -> bool:
+    return part.spec.part in leaving and not saying.at_rest(part)
