@@ -1,4 +1,4 @@
-"""Which distribution of the package index this package belongs to.
+"""The distribution of the package index that this package belongs to.
 
 The distribution is called ``jupyter-carrel``; one called ``carrel`` belongs to another project and
 provides a module of the same name, so the two cannot share an environment.

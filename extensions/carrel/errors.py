@@ -1,4 +1,4 @@
-"""What can go wrong when talking to Carrel: one tree, each error one sentence for a person.
+"""Errors of the client: one tree, each error one sentence for a person.
 
 ``str(error)`` is fit for a terminal or a notebook as it stands; machines look at ``code``.
 """

@@ -1,4 +1,4 @@
-"""When work is likely to start and to end: an interval, or why that is not known.
+"""Estimates of the start and the end of work: an interval, or why there is none.
 
 The end of what runs follows from the progress that it reports, else from succeeded runs of the same
 name, and is not later than a limit that is declared. The start of what is pending follows from the

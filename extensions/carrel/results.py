@@ -1,4 +1,4 @@
-"""What a job hands back, as bytes: one line of JSON that anybody can read, then a pickled object.
+"""Results of jobs, as bytes: one line of JSON that anybody can read, then a pickled object.
 
 The line says how it ended and, of an exception, its type, message and traceback as text; so a
 result whose classes are not here still says something. The object is packed by cloudpickle, which

@@ -1,4 +1,4 @@
-"""What isolates pages of users' programs from each other in the browser.
+"""Isolation of the pages of users' programs from each other in the browser.
 
 The gateway and the port proxy of workspaces use it. Programs that share an origin with others run
 in a sandbox without that origin, and set cookies below their own path only.

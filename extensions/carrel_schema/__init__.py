@@ -1,4 +1,4 @@
-"""What a workload is, said once: for the scheduler's API and ledger, custom resources and clients.
+"""The schema of workloads: for the scheduler's API and ledger, custom resources and clients.
 
 - ``kinds``: the kinds of work and what depends on the kind alone;
 - ``constraints``: bounds, lengths, patterns and forms of fields, and what a structure says of them;

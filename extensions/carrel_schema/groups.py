@@ -49,7 +49,7 @@ class TopologyLevel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopologySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How nodes lie in the cluster, in the form of Kueue's Topology.
+    """The levels of the cluster's topology, in the form of Kueue's Topology.
 
     Attributes:
         levels: from coarse to fine, as zone, block, rack.

@@ -52,7 +52,7 @@ class Assets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How many failures of each class are retried; null: the default.
+    """Retries of failures by class; null: the default.
 
     Attributes:
         application: errors of the program itself, usually 0; with a backoff limit that is asked

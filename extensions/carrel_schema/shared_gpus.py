@@ -1,4 +1,4 @@
-"""What a pod with a share of a GPU contains, whoever makes it: the engine, the Hub, an admission.
+"""Parts of a pod with a share of a GPU, for the engine, the Hub, and the admission of others.
 
 It asks for no GPU: a pod of the scheduler holds the GPU, or a claim for a part of it, and this pod
 is told which one that is when it is bound. The binding writes annotations, and variables of the

@@ -60,7 +60,7 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """From a folder with a file for each, as secrets are mounted. Raises ``OSError``.
+        """Read the keys from a folder with a file for each (a mounted secret). Raises ``OSError``.
 
         ``metrics`` may be missing: an installation made before it was there goes on without.
         """

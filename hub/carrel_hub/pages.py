@@ -1,4 +1,4 @@
-"""What the Hub's templates ask about workspaces: their state, place in the queue, and their end.
+"""State of workspaces for the Hub's templates: phase, place in the queue, and how they ended.
 
 One object for each rendered page (``{{ carrel }}``); its coroutines are awaited by the template.
 Trouble with the scheduler is a sentence on the page, never an error page.

@@ -1,4 +1,4 @@
-"""Who may do what, in the Hub's own terms: custom scopes, roles and the services that hold them.
+"""Rights in the Hub's terms: custom scopes, roles and the services that hold them.
 
 Rights are scopes and membership is groups; both live in the Hub, and every token carries what its
 owner has and no more. Each service holds what it needs and nothing else.

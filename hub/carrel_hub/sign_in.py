@@ -1,4 +1,4 @@
-"""What an admin says about the directory, in one YAML file (`carrel up --sign-in FILE`).
+"""Settings of sign-in by a directory, in one YAML file (`carrel up --sign-in FILE`).
 
 On a cluster the same stands under ``sign_in`` in the Hub's file. Secrets are named by the files
 that hold them, so that neither this file nor a command line contains one.
@@ -114,7 +114,7 @@ class Ldap(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
 
 
 class SignIn(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How people sign in.
+    """Sign-in by a directory.
 
     Attributes:
         provider: the directory, by its ``type``: ``oidc`` or ``ldap``.

@@ -461,7 +461,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             yield event
 
     async def get_url(self) -> str:
-        """Where a workspace answers that the Hub found after its own restart.
+        """The URL of a workspace that the Hub found running after its own restart.
 
         It may still be starting; a start that fails now is left to the Hub's own check.
         """

@@ -22,7 +22,7 @@ QUEUEABLE = frozenset({"quota", "capacity"})
 
 
 class WorkspaceRefused(SpawnException):
-    """No workspace now, for a reason that is nobody's mishap. ``reason`` labels the Hub's metric.
+    """The workspace cannot start now, though nothing failed. ``reason`` labels the Hub's metric.
 
     The Hub reads ``jupyterhub_message`` and ``jupyterhub_html_message`` for its pages.
     """

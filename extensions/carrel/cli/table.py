@@ -1,4 +1,4 @@
-"""Which words of the command line are which function.
+"""The commands of the command line, and their functions.
 
 Each entry names a function of this module that imports the commands: one command imports only what
 it needs, and importing all of them takes longer than most of them run.

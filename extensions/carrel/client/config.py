@@ -1,4 +1,4 @@
-"""Where the server is and who we are: arguments, environment, or what ``carrel login`` wrote.
+"""The address of the service and the caller's token: arguments, environment, ``carrel login``.
 
 A token is sent only to the server that it came with: the file's token to the file's URL, a
 workspace's own token to the URL its spawner set, a task's token, which asks endpoints and little

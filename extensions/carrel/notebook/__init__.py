@@ -1,4 +1,4 @@
-"""What a notebook does with Carrel: send a cell away, hold the job, look at it.
+"""The library for notebooks: send a cell as a job, follow the job, show it.
 
 The client is imported when it is first used: loading the magics must not slow a kernel's start.
 """

@@ -123,7 +123,7 @@ class Job:
         return self._client.trials(self.project, self.name)
 
     def run_best(self, kind: str = "training", name: str | None = None, **changes: Any) -> "Job":
-        """Of an experiment: train longer with the best parameters, or serve them.
+        """Train longer with the best parameters of an experiment, or serve them.
 
         Args:
             kind: ``training`` or ``inference``.

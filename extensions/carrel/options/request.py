@@ -1,4 +1,4 @@
-"""From typed options to the API's request.
+"""Requests to the API from typed options.
 
 A surface hands in raw texts by flag. Their kinds of work are intersected: what all of them are for
 is what was asked for. Then texts are read and put where the API wants them.

@@ -1,4 +1,4 @@
-"""How the texts of options become values, and what the API takes of them.
+"""Types of the values of options: how texts are read, and what the API accepts.
 
 A value knows its JSON type and its bounds, so that a test can hold it to the API's schema, and a
 refusal here says the same as one there, only sooner.

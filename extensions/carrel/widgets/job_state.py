@@ -182,7 +182,7 @@ def _ending(task: Task) -> str:
 
 
 def preemption_text(preemption: Preemption, phase: str) -> str:
-    """For whom, by which rule, and once it has ended what was lost; the time stands before it.
+    """The words about a preemption: for whom, by which rule, and what was lost once it has ended.
 
     Args:
         preemption: the last one.

@@ -1,4 +1,4 @@
-"""What happens in a workspace, as facts in order of arrival. Pure: times are given.
+"""Activity of a workspace, as facts in order of arrival. Pure: times are given.
 
 The rule: a kernel is busy while it executes somebody's request, and only then; input is a cell
 sent, a computation finished, a key pressed in a terminal or a file saved. An open tab, a ping, a

@@ -1,4 +1,4 @@
-"""What JupyterLab's page loads: files that a browser has already are not asked for again.
+"""Files of JupyterLab's page, served so that browsers may cache them.
 
 JupyterLab lets a browser ask for every file of an extension anew, dozens of requests to the one
 thread that also answers the page's first questions. Files whose names have a hash never change, so

@@ -1,4 +1,4 @@
-"""What cells show, kept by the server, so that nothing is lost while no page is open.
+"""Outputs of cells, kept by the server, so that nothing is lost while no page is open.
 
 Pages execute cells as ever; beside them the server listens to what each kernel publishes and keeps
 the outputs of the latest execution of every cell (``KernelOutputs``, with nbclient, which applies

@@ -1,4 +1,4 @@
-"""This server's own workspace: which workload it is, its limits, its project.
+"""The workspace of this server: its workload, its limits, its project.
 
 Caches the scheduler's last answers for the front end, so that a status bar costs no request of its
 own. The project is requested again when work of it has changed, else at most every few seconds.
@@ -47,7 +47,7 @@ class NotAWorkspace(CarrelError):  # noqa: N818 - reads as the fact it states
 
 
 class WorkspaceStatus:
-    """This workspace as the scheduler knows it.
+    """The scheduler's state of this workspace.
 
     Attributes:
         limits: the last known; ``None`` before the first answer.

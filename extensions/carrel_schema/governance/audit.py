@@ -123,7 +123,7 @@ class AuditVerification(Answer, frozen=True, kw_only=True):
 
 
 class AuditSettings(Answer, frozen=True, kw_only=True):
-    """How long entries are kept, and where they are sent to.
+    """Retention of audit entries, and where they are sent to.
 
     Attributes:
         retention_days: entries older than that are removed; ``None``: never.

@@ -14,7 +14,7 @@ from carrel_schema.constraints import Constraint, ShortText
 
 
 class CatalogueModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a template of an endpoint an entry of the catalogue.
+    """The model of a template that is an entry of the catalogue.
 
     Attributes:
         source: the repository of the model, as ``mistralai/Mixtral-8x7B-Instruct-v0.1``.

@@ -1,4 +1,4 @@
-"""How a person reaches the API server of the cluster with ``kubectl``.
+"""Access of a person to the API server of the cluster with ``kubectl``.
 
 People sign in there as the cluster's administrators arranged it, mostly by OpenID Connect; Carrel
 hands out no credentials of the cluster. What is sent says where the API server is, which program

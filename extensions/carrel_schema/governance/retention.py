@@ -25,7 +25,7 @@ Days = Annotated[int, Constraint(ge=1, le=36_600)]
 
 
 class RetentionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the ledger keeps each kind of record, in days; null: for ever.
+    """Retention of each kind of record in the ledger, in days; null: for ever.
 
     Attributes:
         audit_days: entries of the audit log.

@@ -20,7 +20,7 @@ UserOrder = Literal["submission", "fair-share"]
 
 
 class StayRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How long work may run and be idle, whatever its kind; ``None``: no limit.
+    """Limits of how long work may run and be idle, whatever its kind; ``None``: no limit.
 
     Attributes:
         time_limit_seconds: how long it may run before it is stopped.

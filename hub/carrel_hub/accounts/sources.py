@@ -10,7 +10,7 @@ KNOWN_BROWSER_DAYS: Final = 90
 
 
 def source_of_attempt(handler: Any, name: str, trusted: Collection[str]) -> str:
-    """Where a request to sign in as ``name`` comes from.
+    """The source of a request to sign in as ``name``.
 
     A browser that signed in to this account before is a source of its own. ``trusted``: addresses
     of proxies before the Hub.

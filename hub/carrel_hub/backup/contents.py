@@ -1,4 +1,4 @@
-"""What of a state folder is backed up, and what is not.
+"""Contents of a backup: what of a state folder is copied, and what is left out.
 
 Not: what users' work writes (homes, checkpoints, event folders), which are folders to copy with the
 tools that are used for files; records and logs of tasks, which are those of processes; what every

@@ -1,4 +1,4 @@
-"""Which work a piece of work waits for, and which waits for it, over several steps.
+"""Graph of dependencies: what a workload waits for, and what waits for it, over several steps.
 
 Predecessors are looked up one by one, as they may be old. Of what waits, the newest work of the
 project is looked through. Both are bounded; a page says what is next to its own work in any case.

@@ -1,4 +1,4 @@
-"""How the console writes amounts and times: one way each, the same on every page.
+"""Formats of amounts and times, the same on every page of the console.
 
 Nothing here knows a clock: ``now`` is given. Times are epoch seconds.
 """

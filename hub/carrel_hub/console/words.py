@@ -104,7 +104,7 @@ def request(
 
 
 def same_reasons(entries: Sequence[QueueEntry]) -> dict[int, int]:
-    """Of places in the queue with the same reason as the one before: where it stands in full.
+    """For each entry with the same reason as the one before: where that reason stands in full.
 
     Args:
         entries: in the order of service.
@@ -340,7 +340,7 @@ def largest_job(nodes: list[Node]) -> str:
 
 
 def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
-    """How many jobs of 1, 2, 4, ... GPUs on one node would find room at the same time.
+    """The number of jobs of 1, 2, 4, ... GPUs on one node that would fit at the same time.
 
     Sizes go up to the largest node; pairs of (GPUs, jobs).
     """

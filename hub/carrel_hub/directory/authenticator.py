@@ -1,4 +1,4 @@
-"""What OIDC and LDAP sign-in share: user names, admission, rights, and repeated checks.
+"""Base of the OIDC and LDAP authenticators: user names, admission, rights, repeated checks.
 
 The Hub's own refreshing is off (``auth_refresh_age`` 0), since it would let requests wait for the
 directory: ``DirectoryController`` asks beside them.

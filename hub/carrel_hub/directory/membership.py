@@ -1,4 +1,4 @@
-"""What groups of the directory make of one user: projects and the right to manage everything.
+"""Projects and admin rights of a user, from their groups in the directory.
 
 The Hub's groups stay the truth. A group remembers, in its ``properties``, which of its members the
 directory brought, so that the directory takes back what it gave and leaves alone whom an admin

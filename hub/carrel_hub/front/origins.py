@@ -35,7 +35,7 @@ def label(project: str, name: str, route: str = MAIN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where origins of routes are. ``public_url``: the Hub's own origin; empty: there are none.
+    """The origins of routes. ``public_url``: the Hub's own origin; empty: routes have none.
 
     Attributes:
         netloc: the Hub's host and port, below which there is a label for each route.

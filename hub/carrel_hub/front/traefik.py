@@ -49,7 +49,7 @@ def find_traefik() -> str:
 
 
 class Tls(msgspec.Struct, kw_only=True, frozen=True):
-    """How the public port speaks TLS: with files, or with certificates of an ACME authority.
+    """TLS of the public port: with files, or with certificates of an ACME authority.
 
     Attributes:
         certificate, key: PEM files; both or none.

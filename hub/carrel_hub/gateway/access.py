@@ -1,4 +1,4 @@
-"""Who may use what: from a request to a principal, a workload and one of its routes.
+"""Access control of the gateway: from a request to a principal, a workload and its route.
 
 A token in ``Authorization`` counts before the browser's cookie. Whoever is not in a project learns
 nothing of what is there: what does not exist and what is not theirs are refused alike. Every

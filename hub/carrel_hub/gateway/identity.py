@@ -1,4 +1,4 @@
-"""Whose token a request carries: asked of the Hub with the token itself, remembered for a while.
+"""Principals of tokens: asked of the Hub with the token itself, and cached for a while.
 
 Tokens of tasks are the scheduler's, which is asked about them. A task may use what its user and
 its project share, in its own project only.

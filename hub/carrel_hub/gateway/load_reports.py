@@ -31,7 +31,7 @@ _STEPS: Final = 84
 
 
 class LatencyHistogram:
-    """How long servers took to begin their answers in the last minute, in steps of a fifth.
+    """Time to the first byte of servers' answers in the last minute, in buckets of a fifth.
 
     Counts of several gateways can be added up, which medians cannot; whoever reads them finds any
     quantile, a tenth too high or too low at most. What is older than half a window is dropped when

@@ -153,7 +153,7 @@ class GatewaySignIn:
         return self._sealed.encrypt(msgspec.json.encode(content)).decode()
 
     def _return_path(self, cookie: str, given: str) -> str:
-        """Where the sign-in that was begun with the state ``given`` leads back to.
+        """The path to which the sign-in that began with the state ``given`` returns.
 
         Empty when ``cookie``, the state cookie of this browser, is of another one or of none.
         """

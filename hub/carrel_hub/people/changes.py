@@ -1,4 +1,4 @@
-"""What administrators do with one person, each change checked and then applied at once.
+"""Changes of one person by administrators, each checked and then applied at once.
 
 Accounts of Carrel's own are changed in their file; what a directory says of somebody is changed in
 the directory alone. Whoever calls has checked that the actor may do this.

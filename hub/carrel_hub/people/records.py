@@ -1,4 +1,4 @@
-"""Who there is: users of the Hub and accounts that it has not met yet, in a few queries.
+"""Lists of people: users of the Hub and accounts that it has not met yet, in a few queries.
 
 Rows are read as columns, not as objects: a page of a list of thousands takes milliseconds.
 """

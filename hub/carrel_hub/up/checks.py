@@ -26,7 +26,7 @@ MODULES: Final = {
 
 
 class StartupError(Exception):
-    """Why Carrel cannot start, in one sentence.
+    """A condition under which Carrel cannot start, as a sentence.
 
     `carrel up` shows it without a traceback and ends with exit code 1.
     """

@@ -30,7 +30,7 @@ from carrel_schema.governance.kubeconfig import ClusterAccess
 
 @dataclass(frozen=True, slots=True)
 class StreamTiming:
-    """How streams behave, in seconds.
+    """Intervals and bounds of event streams; times in seconds.
 
     Attributes:
         keep_alive: a comment line after so much silence; proxies close silent connections.

@@ -1,4 +1,4 @@
-"""What the outside tells the core. Each event is a fact that has already happened.
+"""Events of the core: facts that have already happened.
 
 Times are seconds since the epoch, given by the caller. Names and ids are plain strings; ``uid``
 identifies a workload for ever, a task is (uid, index).
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How well two devices of a node are connected; a smaller ``hops`` is better.
+    """The distance between two devices of a node; a smaller ``hops`` is better.
 
     By convention 0 NVLink or NVSwitch, 1 one PCIe switch, 2 one host bridge, 3 across sockets.
     Pairs that are not named count as 3.

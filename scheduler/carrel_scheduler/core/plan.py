@@ -1,4 +1,4 @@
-"""What ``decide`` returns: bindings, evictions, reservations, and a reason for each waiter.
+"""The plan of a cycle: bindings, evictions, reservations, and a reason for all that waits.
 
 A plan may hold tens of thousands of decisions, so it keeps the cycle's log and is made into
 objects only when it is read. Read it before the state changes: reasons and the order of

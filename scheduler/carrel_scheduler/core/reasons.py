@@ -1,4 +1,4 @@
-"""Why a workload waits, starts or was evicted; ``core.messages`` makes sentences of it.
+"""Reasons why a workload waits, starts or was evicted; ``core.messages`` words them.
 
 A reason has a class (*never*, *not now*, *held back*, *starting*), a stable token that machines
 match on, and the facts. Sentences are made from it at the edge, the same for every surface.

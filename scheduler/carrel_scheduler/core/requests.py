@@ -25,7 +25,7 @@ GPU_LABELS = (GPU_RESOURCE, TASK_GPUS)
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraint:
-    """On which nodes a task may run.
+    """Conditions and preferences of a task for nodes.
 
     Attributes:
         nodes: when given, only these.

@@ -65,7 +65,7 @@ class Preview:
 def never(
     state: "Columns", queued: WorkloadQueued, others: Collection[Token] = ()
 ) -> Reason | None:
-    """Why nothing could ever admit this workload under the present rules, or ``None``.
+    """The reason why nothing could ever admit this workload under the present rules, or ``None``.
 
     Args:
         state: as it is.

@@ -170,7 +170,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which output of a workload is wanted.
+    """A request for the output of a task.
 
     Attributes:
         index: of the task.

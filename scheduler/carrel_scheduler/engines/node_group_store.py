@@ -1,4 +1,4 @@
-"""Where the definitions of groups of nodes are kept: what reads and writes them for people.
+"""Stores of definitions of node groups, for the API.
 
 On one machine they lie in the ledger, and the reconciler is told of each change; on a cluster they
 are custom resources, which it watches (``engines.kubernetes.node_group_store``).

@@ -70,7 +70,7 @@ Load = Callable[[], Awaitable[Any]]
 
 
 class CredentialsUnusable(Exception):  # noqa: N818 - an outcome that a person mends
-    """No configuration is usable; the message says which, why, and what would be right.
+    """No usable credentials; the message says which, why, and what would be right.
 
     Attributes:
         refused: the server does not accept what there is.

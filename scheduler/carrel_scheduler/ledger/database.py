@@ -32,7 +32,7 @@ CHECKPOINT_PAGES: Final = 8192
 
 
 class Database(NamedTuple):
-    """How to reach one database.
+    """The connection of one database.
 
     Attributes:
         label: its URL without the password, for messages.

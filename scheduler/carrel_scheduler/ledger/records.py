@@ -68,7 +68,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredAmount(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is of one kind of rows, and how much of it is older than a time.
+    """The stored amount of one kind of rows, and the part that is older than a time.
 
     ``size_bytes`` and ``old_bytes`` are of the content; ``oldest_at`` is ``None`` without rows.
     """

@@ -1,4 +1,4 @@
-"""How the devices of a machine are connected: NVLink and NVSwitch from NVML, NUMA from sysfs.
+"""Links between the devices of a machine: NVLink and NVSwitch from NVML, NUMA from sysfs.
 
 Two devices that are linked directly or meet at a switch are 0 hops apart, two of one NUMA node 2;
 pairs that are not named count as farthest (``core.events.Link``).

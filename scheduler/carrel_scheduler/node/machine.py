@@ -135,7 +135,7 @@ def detect(
 
 
 def find_mig(gpus: int | None, *, nvml: ModuleType = pynvml) -> MigDevices:
-    """This machine's GPUs for MIG on demand; arguments as in ``detect``.
+    """Find this machine's GPUs for MIG on demand; arguments as in ``detect``.
 
     MIG mode of real ones is on when it returns. Raises ``MigUnusable`` and ``NvmlUnusable``.
     """

@@ -1,4 +1,4 @@
-"""Which MIG instances of a node the agent made: a file, since it outlives the agent.
+"""Records of the MIG instances that the agent of a node made, in a file that outlives it.
 
 An instance is known by its GPU, its profile and its place. It is written down before it is made, so
 that one is found again whose maker ended in between. What is not there any more is forgotten, as

@@ -60,7 +60,7 @@ def open_nvml(nvml: ModuleType) -> bool:
 
 
 class NvmlProvider:
-    """This machine's GPUs; see ``node.contract.DeviceProvider``.
+    """The device provider of this machine's GPUs; see ``node.contract.DeviceProvider``.
 
     Args:
         node: facts of the machine itself, without devices.

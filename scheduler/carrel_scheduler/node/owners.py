@@ -1,4 +1,4 @@
-"""Whose processes those are that a driver lists: of a task of this machine, or of a pod.
+"""Owners of the processes that a driver lists: a task of this machine, or a pod.
 
 On one machine a process belongs to the task among whose descendants it is. On a node of a cluster
 it belongs to the pod in whose control group it is: the kernel tells the group, and a process

@@ -1,4 +1,4 @@
-"""When work that is begun by the clock is due: cron expressions in a time zone, pure.
+"""Cron expressions in a time zone: when scheduled work is due; pure.
 
 Five fields as in crontab(5), names and steps included. Where a zone changes its clocks, what
 Debian's cron does holds: a fixed time that does not exist that night is due as soon as the gap is
@@ -61,7 +61,7 @@ def after(expression: str, time_zone: str, at: float) -> float | None:
 
 
 def due(expression: str, time_zone: str, since: float, until: float) -> tuple[int, float | None]:
-    """How many times were due from ``since`` to ``until``, both included, and the last of them.
+    """The number of due times from ``since`` to ``until``, both included, and the last of them.
 
     No more than ``MOST_COUNTED`` are counted.
     """

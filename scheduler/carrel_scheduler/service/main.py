@@ -93,7 +93,7 @@ SWEEP_SECONDS: Final = 3600.0
 
 
 class ServiceEnvironment(Protocol):
-    """Where the service runs: one machine, or a cluster.
+    """The environment of the service: one machine, or a cluster.
 
     Attributes:
         tokens: of tasks; ``ports``: chooses theirs; ``launch``: what their environment is made of.

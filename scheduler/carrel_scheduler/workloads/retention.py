@@ -1,4 +1,4 @@
-"""How long files of work are kept, and their removal when the time is over.
+"""Retention of the files of work, and their removal after it.
 
 Artifacts and checkpoints go with the deletion of their work, some days after its end, or, the
 oldest first, when the files of a project's ended work are more than its room. Those of work that
@@ -34,7 +34,7 @@ CLUSTER_SWEEP_SECONDS: Final = 6 * HOUR_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """How long files stay after the end of their work, in seconds; 0: until it is deleted.
+    """Retention of files after the end of their work, in seconds; 0: until the work is deleted.
 
     Attributes:
         project_bytes: of all artifacts and checkpoints of a project; 0: no bound.

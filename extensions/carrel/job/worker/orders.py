@@ -30,7 +30,7 @@ class Order:
 
 @dataclass(slots=True)
 class TrialEnd:
-    """How it ended.
+    """The end of a trial.
 
     Attributes:
         error: why it failed; empty: it did not.

@@ -1,4 +1,4 @@
-"""What every page shares: sign-in by the Hub, the user's own client, safe headers, error pages.
+"""Base of every page's handler: sign-in by the Hub, the user's client, safe headers, error pages.
 
 People are signed in with the Hub's OAuth. The token that they get for the console is the one that
 asks the scheduler, so rights are decided there and nowhere here. Forms carry the Hub's XSRF token,

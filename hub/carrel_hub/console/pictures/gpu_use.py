@@ -1,4 +1,4 @@
-"""What the GPUs of work did, as small lines: their use, and their memory.
+"""Small charts of the use and the memory of a workload's GPUs.
 
 Where nothing was measured the line is broken; where nothing was ever measured, that is said.
 """

@@ -1,4 +1,4 @@
-"""What the phases of a workload are called and look like: word, icon, colour class.
+"""Word, icon and colour class of each phase of a workload.
 
 The icon is a path in a 12 x 12 box. A state is never told by colour alone.
 """

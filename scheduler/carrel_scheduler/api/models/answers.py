@@ -1,4 +1,4 @@
-"""What the API answers, as msgspec structures. Where one exists, the scheduler's own type is used.
+"""Answers of the API, as msgspec structures; the scheduler's own types where they exist.
 
 GPUs on the wire are counted as numbers (``gpus: 1.0``), times are epoch seconds.
 """

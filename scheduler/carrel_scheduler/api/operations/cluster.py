@@ -60,7 +60,7 @@ async def report_node(call: Call) -> Response:
     answers={200: MigOrders},
 )
 async def exchange_mig_instances(call: Call) -> Response:
-    """Which MIG instances the agent on a node is to make, and what it made; of that agent.
+    """Exchange MIG instances with the agent of a node: those to make, and those that it made.
 
     The answer takes up to 10 s while nothing is wanted.
     """

@@ -1,4 +1,4 @@
-"""Who belongs to a project, remembered for some seconds so that a rush of starts asks the Hub once.
+"""Membership of projects, cached for some seconds so that a rush of starts asks the Hub once.
 
 Only a yes is ever taken from memory. A change that goes through the scheduler is forgotten at once;
 one made in the Hub itself counts after ``REMEMBER_SECONDS`` at the latest, and the Hub's spawner,

@@ -1,4 +1,4 @@
-"""How many tasks of each class fit on each node now.
+"""Capacity counts: the number of tasks of each class that fit on each node now.
 
 For classes with waiting tasks, and a few that had some lately, the answer is kept: a row for each
 node, so that a node that changed is counted for all classes at once (``class_needs``) and written
@@ -144,7 +144,7 @@ class Capacity:
         return self._column_of.take(class_ids)
 
     def counts(self, view: Layer, class_id: int, nodes: Counts | None = None) -> Counts:
-        """How many tasks of one class fit in a view.
+        """The number of tasks of one class that fit on each node in a view.
 
         Args:
             view: capacity on all nodes.

@@ -1,4 +1,4 @@
-"""How many tasks of each class fit on each node, as rows over classes.
+"""Computation of the number of tasks of each class that fit on each node, as rows over classes.
 
 A row is the minimum of the count by GPUs, two divisions for CPU and memory, and a mask of
 eligible nodes. Shares of one device and whole devices are counted by look-up tables over the free

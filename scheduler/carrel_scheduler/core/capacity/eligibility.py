@@ -1,4 +1,4 @@
-"""On which nodes a task may run, apart from how much capacity they have.
+"""Eligibility: the nodes on which a task may run, whatever their capacity.
 
 Labels, taints and models of nodes become columns of small codes, so that a condition is one vector
 comparison per value. Columns follow the nodes that changed; masks are made again when asked for

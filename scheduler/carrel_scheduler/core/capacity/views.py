@@ -1,4 +1,4 @@
-"""How much of what a class of tasks asks for is there, in the views that reasons look at.
+"""Capacity for a class of tasks by resource, in the views that reasons are derived from.
 
 Per view and class the answer is kept by resource, (N,) tasks per node, so that "would it fit if
 it did not ask for this" is a minimum over the others. Resources are numbered as in quotas (0 GPU,
@@ -45,7 +45,7 @@ LASTING = (CapacityView.EMPTY, CapacityView.WHOLE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """Of one class in one view.
+    """Fit counts of one class in one view.
 
     Attributes:
         mask: (N,) the nodes on which it may run.

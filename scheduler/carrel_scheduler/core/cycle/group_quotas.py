@@ -1,4 +1,4 @@
-"""What is guaranteed to queues in groups of nodes, beside what they hold there in one cycle.
+"""Quotas of queues in groups of nodes, with what queues hold there in one cycle.
 
 For each group in which some queue has a quota there is a ``QueueUsage`` of the group's GPUs alone,
 so the rules of reclaim can be asked of one group as of the whole cluster. What may not be stopped
@@ -31,7 +31,7 @@ class GroupQuotas:
     def __init__(
         self, state: "Columns", names: Sequence[str], group: Counts, held: tuple[Counts, Counts]
     ) -> None:
-        """As the cycle begins; ``add`` tells what changes.
+        """Copy the state at the beginning of a cycle; ``add`` applies its changes.
 
         Args:
             state: the queues and nodes.

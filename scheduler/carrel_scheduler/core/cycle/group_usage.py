@@ -1,4 +1,4 @@
-"""What queues hold in groups of nodes in one cycle, and what limits and quotas there leave.
+"""Use of groups of nodes by queues in one cycle, and what limits and quotas leave there.
 
 A queue may have a limit of GPUs on the nodes of a group, beside its limit in all, and a quota there
 (``group_quotas``). Where the work of a queue lies is known only once it has a place, so what it may
@@ -143,7 +143,7 @@ class GroupUsage:
         return any(room[group] < 0 for group in groups - {NO_GROUP})
 
     def fitting(self, leaf: int, counts: Counts, gpu: int, *, fixed: bool = False) -> int:
-        """How many tasks the bounds admit where ``counts`` (N,) of them fit each node.
+        """The number of tasks that the bounds admit where ``counts`` (N,) of them fit each node.
 
         ``gpu``: what each holds.
         """

@@ -28,7 +28,7 @@ Masks = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why tasks are evicted: which rule, and for whom; or which nodes are being emptied.
+    """The cause of evictions: the rule and its preemptor, or the nodes that are being drained.
 
     Attributes:
         within_quota: the preemptor's queue stays within its quota.

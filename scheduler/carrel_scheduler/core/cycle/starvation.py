@@ -132,7 +132,7 @@ def _late_rows(cycle: Cycle) -> Counts:
 
 
 def _of_least_users(cycle: Cycle, rows: Counts, every: Counts) -> Counts:
-    """These rows without those, in queues shared between users, before whom others are served.
+    """Remove the rows of users who have to wait for another user of their queue.
 
     Args:
         cycle: the cycle.

@@ -1,4 +1,4 @@
-"""What users hold in queues that order their work by it, in one cycle; see ``queues.user_order``.
+"""Use by users in queues that share between them, in one cycle; see ``queues.user_order``.
 
 As of queues, placed and reserved capacity counts, and what is terminating does not. A cycle in
 which no queue shares between its users has no ``UserUsage``.

@@ -1,4 +1,4 @@
-"""What a task gets of the GPUs of a node, and how many such tasks every node has capacity for.
+"""Choice of a task's GPUs on a node, and the number of such tasks that fit on every node.
 
 One entry for all four forms of requests. ``choose`` looks at one node and names devices; it gives
 the same answer for the same state. ``capacity`` counts for all nodes at once, or for some columns

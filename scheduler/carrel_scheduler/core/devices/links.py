@@ -1,4 +1,4 @@
-"""Which devices of a node a task of several gets: the best connected ones.
+"""Choice of the best connected devices of a node for a task with several.
 
 Chosen are those with the fewest hops in sum over all their pairs, then with the shortest longest
 hop, then most devices that are free already, then those that leave the free rest best connected

@@ -1,4 +1,4 @@
-"""Which devices of a node a task gets that does not take all of them as equal.
+"""Choice of a node's devices for a task that prefers some of them.
 
 On a node whose devices are unlike, a request names the types that will do, the best first: devices
 of one type are tried alone, type after type, then all of them together. Within that, devices on

@@ -45,7 +45,7 @@ SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)
 
 
 def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | None:
-    """Why a gang waits: it grows, lacks members or is gated; ``None`` when it just starts.
+    """The reason why a gang waits (grows, lacks members, is gated); ``None`` when it just starts.
 
     Args:
         cycle: after all actions.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Reasons(Mapping[str, Reason]):
-    """By uid, for everything that asks for capacity, also for what starts, grows or is gated.
+    """Reasons by uid of all that asks for capacity, also of what starts, grows or is gated.
 
     Read it before the state changes.
     """
@@ -75,7 +75,7 @@ class Reasons(Mapping[str, Reason]):
         return replace(reason, ahead=ahead) if ahead else reason
 
     def _places(self, queue: int) -> dict[str, tuple[int, int]]:
-        """How many of the same queue are served before each of its jobs that do not start.
+        """For each job that does not start, how many jobs of its queue are served before it.
 
         The second number is how many of them come before it only because their users hold less.
         """

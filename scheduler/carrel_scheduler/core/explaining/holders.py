@@ -1,4 +1,4 @@
-"""Who holds what is short: the facts that a reason names, largest first, at most five.
+"""Holders of a scarce resource: the facts that a reason names, largest first, at most five.
 
 Sums per workload are made once for all holders of a cycle, so that each further question is one
 look through a column.

@@ -1,4 +1,4 @@
-"""Why a workload can never start: computed at submission, and while it waits.
+"""Reasons why a workload can never start: computed at submission, and while it waits.
 
 Judged against all that the cluster has (busy, broken, drained or switched off nodes too) and all
 rules of its queues: only more hardware or other rules would help.
@@ -40,7 +40,7 @@ def never_reason(
     kind: Preemptibility,
     views: CapacityViews | None = None,
 ) -> Reason | None:
-    """Why no node, quota or limit can ever admit the workload, or ``None``.
+    """The reason why no node, quota or limit can ever admit the workload, or ``None``.
 
     A cluster without any node is still coming up and refuses nothing.
 

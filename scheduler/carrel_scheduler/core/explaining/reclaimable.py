@@ -1,4 +1,4 @@
-"""How much of each resource a waiting workload could make others give back, at most.
+"""Upper bounds of each resource that a waiting workload could reclaim or preempt.
 
 Whose work may be taken follows from budgets (other queues), priority (its own queue), and both
 together; of a queue the victims are counted in their order for as long as the request lets it be

@@ -1,4 +1,4 @@
-"""What is short for a workload that fits on the empty cluster but not now, and who holds it.
+"""The shortage of a workload that fits on the empty cluster but not now, and its holders.
 
 A ``Question`` is what a workload asks for next, and with which rights.
 """
@@ -234,7 +234,7 @@ class Shortage:
         )
 
     def _no_node(self, question: Question, scarce: int) -> Reason:
-        """No single node has enough: one task against the largest node's capacity.
+        """The reason where no single node has enough: one task against the largest node's capacity.
 
         Where a node has enough of it, but not of the rest, the capacity is scattered.
         """

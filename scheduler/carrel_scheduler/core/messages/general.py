@@ -1,4 +1,4 @@
-"""Why work of other people's projects waits, without amounts and names: only the kind of reason.
+"""Redacted reasons of work of other projects: the kind of reason without amounts and names.
 
 Everybody sees a place in the queue and its token (:class:`Token`); the facts behind it belong to
 the project. A sentence here says what the token says and nothing more.

@@ -26,7 +26,7 @@ MASKS = 256
 
 @cache
 def fitting(profile: Profile) -> bytes:
-    """For each mask of free slots, how many more instances of the profile fit on the device.
+    """For each mask of free slots, the number of further instances of the profile that fit.
 
     Of a profile with media engines at most one; that they are still free is not looked at.
     """

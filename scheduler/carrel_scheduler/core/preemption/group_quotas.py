@@ -34,7 +34,7 @@ SOME: Triple = (MILLI, 0, 0)
 
 
 class GroupRights:
-    """Which tasks a request may take by what their queues hold in groups of nodes.
+    """Rights of a request to victims, by what their queues hold in groups of nodes.
 
     Tasks of an elastic job go in their order, so one that may not be taken would keep all those
     that come after it. Where nothing is found otherwise, divided jobs are judged as a whole.

@@ -62,7 +62,7 @@ class CapacityNeed:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """How much may be taken of each queue, all that its descendants lose included.
+    """Budgets of queues: what each may lose, the losses of its descendants included.
 
     Attributes:
         tree: the queues.

@@ -1,4 +1,4 @@
-"""Whose MIG instances to take so that one more fits: the cheapest legal place on any node.
+"""Victims for one more MIG instance: the cheapest legal place on any node.
 
 Instances never move, so sizes alone do not decide whom to stop: of three instances in a row only
 the last may stand in the way. Taken in the order of victims, the others would go too.
@@ -28,7 +28,7 @@ def in_the_way(
     victims: Iterable[Job],
     legal: Callable[[Job, Triple], bool],
 ) -> list[Job]:
-    """Of these jobs the ones to stop for a step of one task, cheapest in sum; empty if unknown.
+    """Choose the jobs to stop for a step of one task, cheapest in sum; empty if none are found.
 
     Args:
         cycle: the cycle.

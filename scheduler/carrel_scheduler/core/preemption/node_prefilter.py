@@ -1,4 +1,4 @@
-"""Where to look in a large cluster: the nodes on which least is missing for one task of a request.
+"""Prefilter of a large cluster: the nodes that lack least for one task of a request.
 
 What can be had on a node at most is what is coming and what the queues that may give hold there
 (``preemptible_usage``). Too little on all nodes together proves a "no"; of the nodes that remain,

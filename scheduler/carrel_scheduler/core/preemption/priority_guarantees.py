@@ -1,4 +1,4 @@
-"""Which work a queue keeps by its priority when others reclaim.
+"""Work that a queue keeps by its priority when others reclaim.
 
 A queue beyond what it keeps (its quota, or its fair share, see ``legality``) has to lose work, but
 of the lowest priority first. What is covered when it is counted from the highest priority down is

@@ -1,4 +1,4 @@
-"""Which tasks of a node to move so that one more task fits there, and new places for them.
+"""Relocation: the tasks of a node to move so that one more task fits there, and their new places.
 
 The choice is worked out in plain integers before any move: for whole devices those are cleared
 whose holders lose the least work, for a share the one device that needs least, for CPU and memory

@@ -1,4 +1,4 @@
-"""In which order victims go: job by job for the sequential search, by cost for the vectorised one.
+"""The order of victims: job by job for the sequential search, by cost for the vectorised one.
 
 Inside a queue the order of victims is the reverse of the order of service: lower priority first,
 then what is beyond its minimum, then what has its minimum. Of these what people see as over quota

@@ -1,4 +1,4 @@
-"""What queues may still come to hold where nodes are added for waiting work.
+"""Headroom of queues for which nodes are requested.
 
 Nodes that are not there yet are asked for within deserved quotas only: what goes beyond uses what
 is left over, and adds nothing. Work that nodes are asked for already counts as held.

@@ -301,7 +301,7 @@ class QueueUsageColumns:
         return self._fixed
 
     def left(self, *, fixed: bool = False, for_ever: bool = False) -> Counts:
-        """How much more each queue may hold, by the bounds of all queues on its way up.
+        """The amounts that each queue may still hold, by its own bounds and those above it.
 
         Args:
             fixed: of what may not be stopped.

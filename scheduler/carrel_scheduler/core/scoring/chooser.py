@@ -1,4 +1,4 @@
-"""Which node: one order for all work, one vectorised step for one task or for many alike.
+"""Choice of a node: one order for all work, one vectorised step for one task or for many alike.
 
 Nodes on which a task fits are compared by, in this order:
 

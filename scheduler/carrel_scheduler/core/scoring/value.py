@@ -1,4 +1,4 @@
-"""How useful the capacity of a node is for what is typically asked for, and what a placement costs.
+"""Value of a node's capacity for typical requests, and what a placement takes of it.
 
 The value of a node with free CPU c and free thousandths L_j of its GPUs, over typical needs m:
 

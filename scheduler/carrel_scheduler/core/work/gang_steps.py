@@ -66,7 +66,7 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class LeafState:
-    """Where the tasks of one leaf are; all indices are of the workload, the most important first.
+    """The tasks of one leaf by state; all indices are of the workload, the most important first.
 
     Attributes:
         pending: tasks that wait and may start.
@@ -130,7 +130,7 @@ def _add(shape: _Shape, parent: int, parts: list[Part], leaves: list[Part]) -> i
 
 
 class GroupCounts:
-    """How far each group of a structure is, for some number of tasks in each leaf.
+    """Progress of each group of a structure, for some number of tasks in each leaf.
 
     Attributes:
         there: per part the tasks of a leaf, or the satisfied children of an inner group.

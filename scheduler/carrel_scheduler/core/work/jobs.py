@@ -279,7 +279,7 @@ class JobTable:
 def leaf_states(
     job: Job, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
 ) -> tuple[LeafState, ...]:
-    """Where the tasks of each leaf are.
+    """The state of each leaf's tasks.
 
     Of those that run the protected ones stand first, and what a plan places stands last: what goes
     first is what came last.

@@ -46,7 +46,7 @@ class AuditStore(Protocol):
         after: int | None = None,
         limit: int = 100,
     ) -> Sequence[AuditEntry]:
-        """At most ``limit`` entries: the newest first, those with smaller numbers than ``before``.
+        """Read at most ``limit`` entries, the newest first, with smaller numbers than ``before``.
 
         With ``after`` instead the oldest first, those with larger numbers.
         """

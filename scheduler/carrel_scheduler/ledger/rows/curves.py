@@ -137,7 +137,7 @@ class Curve(NamedTuple):
 
 
 def thinned(points: Sequence[T], most: int) -> Sequence[T]:
-    """At most so many points, evenly spaced, the first and the last among them.
+    """At most ``most`` points, evenly spaced, with the first and the last.
 
     One point is the last one. Raises ``InvalidArgument`` below 1.
     """

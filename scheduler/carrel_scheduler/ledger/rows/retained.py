@@ -1,4 +1,4 @@
-"""How much of the past there is in SQL, and the removal of old decisions.
+"""Amounts of stored records in SQL, and the removal of old decisions.
 
 Sizes are those of the content: the length of texts, and 8 bytes for each number.
 """

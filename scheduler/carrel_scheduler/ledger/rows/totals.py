@@ -1,4 +1,4 @@
-"""What each finished workload held in all, so that long periods are summed up by the database.
+"""Totals of each finished workload, from which the database sums up long periods.
 
 ``aggregate`` makes rows for each workload from its transitions, some time after they were written:
 it goes through them in order of id and makes the rows of all workloads that it meets anew. A
@@ -110,7 +110,7 @@ def _rows(rows: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _ended_at(since: float, until: float) -> ColumnElement[float]:
-    """When work ended: for a long period as a term that no index is used for.
+    """The column of the end of work: for a long period as a term that no index is used for.
 
     SQLite would look up most of the rows one by one in the order of the index, which takes several
     times as long as reading all of them.

@@ -1,4 +1,4 @@
-"""How the members of a gang find each other: the environment of each.
+"""Rendezvous: the environment with which the members of a gang find each other.
 
 The first member has a port at which the others meet it. Every variable that launchers and libraries
 read by themselves (torchrun, ``torch.distributed``, ``jax.distributed``, TensorFlow, mpirun) is

@@ -23,7 +23,7 @@ Reaction = Literal["tell", "restart"]
 
 @dataclass(frozen=True, slots=True)
 class StallRule:
-    """When a gang counts as stalled, and what is done then.
+    """The condition under which a gang counts as stalled, and the reaction to it.
 
     Attributes:
         after_s: so long without GPU work and reports; 0: it is not looked for.

@@ -266,7 +266,7 @@ def _as_member(task: TaskSpec, entry: CachedWorkload, settings: LaunchSettings) 
 
 
 def events_of(uid: str, spec: WorkloadSpec) -> str:
-    """Where work writes its event files, see ``TaskSpec``: parts below what they are parts of.
+    """The folder of a workload's event files, see ``TaskSpec``: a part's lies below its whole's.
 
     Nowhere in a workspace, whose notebooks report to nobody.
     """

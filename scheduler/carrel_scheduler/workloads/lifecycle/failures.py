@@ -1,4 +1,4 @@
-"""Why an attempt failed, and whether the same would happen again: pure.
+"""Classes of failures: why an attempt failed, and whether another would fail alike; pure.
 
 The engine reports how the task ended and the end of its output. The class of a failure follows from
 these. An error of the application comes again however often it runs; a crash may not.

@@ -1,4 +1,4 @@
-"""How long workloads may stay: when a run has to stop, and when its owner is warned.
+"""Session limits: when a run has to stop, and when its owner is warned.
 
 Two rules of a project apply to its workspaces and, with values of their own, to its trainings. The
 *time limit* counts a workspace's time in running since its last start, and all of the time in
@@ -158,7 +158,7 @@ def strikes(limits: Limits, now: float) -> bool:
 
 
 def next_look(rule: StayRule, run: LimitedRun, now: float) -> float | None:
-    """When to check this run again if no activity is reported; ``None``: never by itself.
+    """The next time to check this run if no activity is reported; ``None``: there is none.
 
     One that is active is checked again after half its idle timeout: were it checked only when that
     has passed, it would be stopped before its owner was warned.

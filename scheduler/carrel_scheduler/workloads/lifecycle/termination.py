@@ -1,4 +1,4 @@
-"""How a workload that holds resources ends: stopped, deleted, preempted; and stuck tasks.
+"""Termination of workloads that hold resources (stop, deletion, preemption), and stuck tasks.
 
 Each way ends all its tasks with the grace period (``PassChanges.evict_all``); the engine reports
 their ends to ``task_events``, which settles the workload. A task that has not ended in time is

@@ -1,4 +1,4 @@
-"""What a project's namespace holds: rights, who reaches its pods, where its work is saved.
+"""Manifests of a project's namespace: rights, network rules, claims for its files.
 
 Rights are given by binding roles that the installation brings; the scheduler can bind these roles
 and no others, so it can give nobody more than an admin foresaw.

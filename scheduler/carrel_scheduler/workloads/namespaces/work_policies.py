@@ -1,4 +1,4 @@
-"""What policies say of the work of each project, in its namespace, where the API server reads it.
+"""Rules of policies for each project's work, as objects that the API server reads.
 
 The object is the parameter of the admission policy ``carrel-work``; one that is not there yet
 refuses nothing, and the scheduler checks what it takes on by the same records.

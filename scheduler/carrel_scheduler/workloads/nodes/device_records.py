@@ -1,4 +1,4 @@
-"""Which GPU of a node has which index, for as long as work knows it by that index.
+"""Indices of a node's GPUs, stable for as long as work knows a GPU by its index.
 
 A driver that finds one GPU less, or was reset, counts the others anew. A GPU keeps the index at
 which it was seen first, by its UUID, also over restarts of the scheduler while tasks live on the

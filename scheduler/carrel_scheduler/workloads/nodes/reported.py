@@ -17,7 +17,7 @@ def places_of(
     before: Mapping[str, int],
     size: int,
 ) -> dict[int, int]:
-    """At which place each real device is shown.
+    """The place at which each device is shown.
 
     Args:
         devices: as the driver counts them.

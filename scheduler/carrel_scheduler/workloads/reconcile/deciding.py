@@ -1,4 +1,4 @@
-"""When the reconciler runs again, when it asks the core for a plan, and what follows a failure.
+"""Timing of the reconciler: its runs, its calls of the core, and pauses after failures.
 
 The core is asked when its state changed, or for the periodic resync, but not while the loop pauses
 after a long decision. A failure is logged and counted, and tried again after a back-off. The
@@ -324,7 +324,7 @@ class Pacing:
 
 
 class Resync:
-    """When to decide again though nothing has happened.
+    """Intervals at which the core decides again though nothing has happened.
 
     Delays, minimum run times and the grace of stale gangs follow the clock: as long as workloads
     are pending, the core is asked at intervals on an unchanged state.

@@ -150,7 +150,7 @@ class LiveState:
         return {name: self._project_use(uses[name]) for name in state.projects() if name in known}
 
     def never(self, workload: Workload) -> ReasonInfo | None:
-        """Why no node or quota can ever hold the workload; else ``None``.
+        """The reason why no node or quota can ever admit the workload; else ``None``.
 
         A project made a moment ago may not have arrived yet; then there is nothing to refuse by.
         """

@@ -1,4 +1,4 @@
-"""What each project used lately, for time-based fair shares.
+"""Past use of each project, for time-based fair shares.
 
 Past use is an average over time in which use counts half as much after every half-life, as a part
 of what the cluster has now. It comes from the ledger's rows alone, so a restart forgets nothing: at
@@ -27,7 +27,7 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PastUseRules:
-    """How past use counts.
+    """Settings of past use.
 
     Attributes:
         factor: k of the shares (see ``core.queues.siblings``); 0: not at all.

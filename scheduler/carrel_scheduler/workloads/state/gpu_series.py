@@ -1,4 +1,4 @@
-"""What a workload's GPUs did over its whole life, in a bounded number of points.
+"""Use of a workload's GPUs over its whole life, in a bounded number of points.
 
 A point is the mean of the readings of one slot of time. When there are too many points, slots
 become twice as long and neighbours are joined. Time without readings has no points. Nothing of it

@@ -31,7 +31,7 @@ FilterText = Annotated[str, Constraint(max_length=255, pattern=NO_NUL)]
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries: those that all of it holds for; ``after`` is the cursor of a page.
+    """Filters of audit entries, all of which hold; ``after`` is the cursor of a page.
 
     ``project`` and ``department`` are those whose objects were changed, a department with all its
     projects; ``order`` ``oldest`` begins with the oldest.

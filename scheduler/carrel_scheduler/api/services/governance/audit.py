@@ -1,4 +1,4 @@
-"""What the API tells the audit log beside the changes of objects, which the ledger records itself.
+"""Entries of the audit log that the API writes; the ledger records changes of objects itself.
 
 * Who acts, for every request that may change something: ``begin``.
 * What has no object or leaves none changed: terminals, forwarded ports, files that are read from
@@ -53,7 +53,7 @@ class AuditDetails(NamedTuple):
 
 
 def origin_of(headers: Mapping[str, str], peer: str) -> Origin:
-    """From the headers of a request; ``peer`` is whoever connected.
+    """The origin of a request, from its headers; ``peer`` is the address that connected.
 
     The last address of ``X-Forwarded-For`` is what our own proxy saw, or the console.
     """

@@ -1,4 +1,4 @@
-"""What sets of units may go by the budgets of their queues, and linear caps for bounds and repair.
+"""Budgets of the search: the legal sets of units, and linear caps for bounds and repair.
 
 Which sets are legal is defined in ``legality``: all but the largest unit of a queue sum to less
 than its excess in some resource. Since all but the largest are multiples of a step u (their

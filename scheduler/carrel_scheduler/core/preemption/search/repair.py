@@ -1,4 +1,4 @@
-"""Which items to take where budgets bind: the cheapest legal choice that can be found.
+"""Repair where budgets bind: the cheapest legal choice of items that can be found.
 
 Items are taken in the order of their keys; those that would break a budget are left out. A task is
 taken while its queue has lost less than its excess, so a queue's last victim may overshoot, as the

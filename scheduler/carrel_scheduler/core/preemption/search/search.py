@@ -1,4 +1,4 @@
-"""Which candidates to evict for a request: bounds first, then the cheapest way that can be found.
+"""Search for victims of a request: bounds first, then the cheapest set that can be found.
 
 From cheap to dear: proofs of "no" (B0, B1); victims in their order, where no unit costs more than
 another; the cheapest places; where budgets bind, the cheapest legal ones (``repair``); every

@@ -46,7 +46,7 @@ def no_project(name: str) -> str:
 
 
 def waits(reason: Reason, project: str, note: NodeRequestNote | None = None) -> tuple[str, str]:
-    """Why a pod waits: token and sentence, with what would help. Names of others are left out.
+    """Token and sentence of why a pod waits, with what would help and without names of others.
 
     ``note`` says what was done about nodes for it.
     """

@@ -61,7 +61,7 @@ class BindingFenced(Exception):  # noqa: N818 - an outcome to end on
 
 @dataclass(frozen=True, slots=True)
 class ExecutorLimits:
-    """How much at once.
+    """Limits of what runs at the same time.
 
     Attributes:
         bindings: on their way at the same time.

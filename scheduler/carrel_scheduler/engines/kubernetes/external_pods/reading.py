@@ -1,4 +1,4 @@
-"""From a pod as the cluster shows it to the event that the reconciler handles.
+"""Classification of pods: from a pod of the cluster to the event that the reconciler handles.
 
 A pod with our scheduler's name that a task made belongs to a workload and is followed by the
 engine: the label says so in the namespaces of projects, where only scheduler and Hub may write it.

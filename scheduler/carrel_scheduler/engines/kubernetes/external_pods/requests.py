@@ -90,7 +90,7 @@ def _profile_on(fact: NodeSet | None, request: Request) -> Profile | None:
 
 
 def devices_wanted(request: Request, fact: NodeSet | None) -> tuple[int, int]:
-    """How many devices of a node, and how much of each in thousandths.
+    """The number of devices of a node that a request takes, and thousandths of each.
 
     A share that is asked for in memory is one of GPUs with so much of it, or the MIG instance with
     so much; all of each where nobody knows how much they have.

@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to: the chain of its owners, and the rules for their kinds.
+"""Grouping of pods into workloads: the chain of their owners, and the rules for their kinds.
 
 A pod may name its group itself; else the topmost owner whose kind starts its pods together makes
 one; else each pod is a workload of its own. Equal groupings are one object, while it is used.
@@ -249,7 +249,7 @@ class _Reading:
         said: Sequence[Mapping[str, str]] = (),
         beside: Sequence[ObjectMeta] = (),
     ) -> None:
-        """Of a pod.
+        """Group one pod.
 
         Args:
             pod: the pod.

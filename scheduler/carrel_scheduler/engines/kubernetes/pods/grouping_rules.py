@@ -1,4 +1,4 @@
-"""Which pods are one workload, by the kind of their owner. Data: a new kind is an entry here.
+"""Rules of grouping by the kind of a pod's owner. Data: a new kind is an entry here.
 
 A pod's owners are walked upwards; the topmost one whose rule makes groups decides (``grouping``).
 Paths are keys of the owner with dots between. Owners are objects of others: whatever does not have
@@ -49,7 +49,7 @@ class OwnerFieldCondition:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Where the owner lists the roles of its pods, and how many pods each has.
+    """Place of an owner's list of the roles of its pods, and of the number of pods of each.
 
     Attributes:
         path: of the list.

@@ -1,4 +1,4 @@
-"""For which waiting work nodes are asked for, and when: decisions over the core's state.
+"""Provisioning: the waiting work for which nodes are requested, and when; over the core's state.
 
 Work asks for nodes that fits no node as the nodes are, at once where none could ever hold it, else
 after ``delay_s`` of waiting for room; within the deserved quotas and limits of its queues, with

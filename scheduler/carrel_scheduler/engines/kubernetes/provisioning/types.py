@@ -65,7 +65,7 @@ class ProvisioningRequest(Kube, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningSettings:
-    """How nodes are requested.
+    """Settings of requests for nodes.
 
     Attributes:
         class_name: class of the requests; empty: none are made.

@@ -54,7 +54,7 @@ _MOST_DIGITS: Final = 19
 
 @dataclass(frozen=True, slots=True)
 class ReservationSettings:
-    """How reservations are made.
+    """Settings of reservation pods.
 
     Attributes:
         image: of their containers: one with ``/bin/sh`` and ``sleep``.

@@ -1,4 +1,4 @@
-"""From a task to its pod: pure. The pod fits the ``restricted`` standard of Kubernetes.
+"""Pods of tasks: pure. A pod fits the ``restricted`` standard of Kubernetes.
 
 Nothing of the platform is reachable from inside: no service account, no capability, no way to gain
 any; a task uses its own token at the scheduler's API.

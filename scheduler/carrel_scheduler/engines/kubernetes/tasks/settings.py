@@ -29,7 +29,7 @@ LOST_AFTER_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """How pods are made.
+    """Settings of the pods of tasks.
 
     Attributes:
         image: of tasks that name none.

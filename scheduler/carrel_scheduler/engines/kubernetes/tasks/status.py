@@ -230,7 +230,7 @@ def _waits(pod: TaskPod) -> str:
 
 
 def start_failure(pod: TaskPod, now: float, image_timeout: float) -> str:
-    """Why a task will not begin; empty while it may.
+    """The reason why a task will not start; empty while it may.
 
     Its image may take ``image_timeout`` seconds.
     """

@@ -87,7 +87,7 @@ def carry_out(order: NamespaceOrder) -> NamespaceState:
 
 
 def probe() -> str:
-    """Why this machine cannot have such namespaces; empty when it can.
+    """The reason why this machine cannot have network namespaces of users; empty when it can.
 
     Makes one, connects both ways, and removes it.
     """

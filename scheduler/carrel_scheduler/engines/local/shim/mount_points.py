@@ -1,4 +1,4 @@
-"""Where a volume is mounted: at a path of the machine, or of an image, that a user chose.
+"""Mount points of volumes, at a path of the machine or of an image that a user chose.
 
 On the machine's own root a mount point that is missing is made in a copy of the folder above it:
 an empty file system in which every entry of that folder is bound again. Nothing is made on the

@@ -1,4 +1,4 @@
-"""Where what is held is: GPU types and node groups, with transitions, sums and measured use.
+"""GPU types and node groups of what is held, in transitions, totals and measured use.
 
 Rows of before tell nothing of it. The scheduler sums up the past anew.
 """

@@ -1,4 +1,4 @@
-"""From a search space to Optuna's distributions, samplers and pruners.
+"""Optuna's distributions, samplers and pruners for a search space.
 
 * A sampler is made anew for each trial, seeded by experiment and number: a scheduler that was
   killed in between draws what it would have drawn.

@@ -1,4 +1,4 @@
-"""How many replicas an endpoint should have, and what happens to each: pure functions of time.
+"""Scaling and roll-out of an endpoint's replicas: pure functions of time.
 
 Scaling: up at once; down when less has been enough for ``idle_seconds``, to as many as were needed
 at most in that time. The last replica goes only when no request has come for as long.

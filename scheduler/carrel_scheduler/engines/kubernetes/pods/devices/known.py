@@ -220,7 +220,7 @@ class KnownDevices:
             self._follow_resources()
 
     def used_by_others(self, node: str, holds: Callable[[str], bool]) -> int:
-        """How many GPUs of a node belong to claims of pods that hold nothing in the core.
+        """The number of GPUs of a node that belong to claims of pods that hold nothing in the core.
 
         Those of which parts are given are among them.
         """
@@ -252,7 +252,7 @@ class KnownDevices:
         return any(holds(one.uid) for one in self._claims[key].status.reserved_for)
 
     def shared_milli(self, node: str) -> int:
-        """How much the GPUs of a node are that others share, in thousandths of a GPU.
+        """Thousandths of GPUs of a node that are shared by pods of others.
 
         Where tasks get parts, the others are among the GPUs that the core places work on.
         """
@@ -293,7 +293,7 @@ class KnownDevices:
         return [one for one in self.inventory.instances(node) if are_of([one], of_class)]
 
     def divided_milli(self, node: str) -> int:
-        """How much the GPUs are that are divided, or only offer MIG instances, in thousandths.
+        """Thousandths of GPUs of a node that are divided, or only offer MIG instances.
 
         They are beside the GPUs that the core places work on.
         """

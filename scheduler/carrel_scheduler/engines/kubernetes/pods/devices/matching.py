@@ -1,4 +1,4 @@
-"""Which devices serve the requests of claims: an assignment that is found if there is one.
+"""Matching of devices to the requests of claims: an assignment is found if there is one.
 
 A request for several devices is several slots; slots and devices are matched along augmenting
 paths, so a choosy request gets its device from one that could have another. Constraints that

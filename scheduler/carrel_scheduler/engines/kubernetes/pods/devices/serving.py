@@ -103,7 +103,7 @@ class ServingNodes:
         return ServingResult(most, parts, frozenset(now), frozenset(later))
 
     def _find_on(self, node: str, asks: Asks) -> tuple[int | None, int, bool]:
-        """How many GPUs requests come to on a node, which parts, and whether they are free.
+        """The number of GPUs of requests on a node, their parts, and whether they are free.
 
         ``None``: the node does not serve them, or not as long as other GPUs are free there.
         """

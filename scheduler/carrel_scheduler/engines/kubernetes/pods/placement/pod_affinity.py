@@ -144,7 +144,7 @@ class Neighbours:
         self._namespaces.pop(name, None)
 
     def where(self, terms: Iterable[Term], *, living: bool = False) -> Mapping[str, int]:
-        """For each node the number of pods that all of these terms select.
+        """The number of pods on each node that all of these terms select.
 
         Args:
             terms: of one pod.

@@ -55,7 +55,7 @@ Decision = SelectNode | BindVolume
 
 @dataclass(slots=True)
 class VolumeAccess:
-    """From where the volumes of a pod can be reached.
+    """The nodes from which the volumes of a pod can be reached.
 
     Attributes:
         nodes: when given, only from these.
