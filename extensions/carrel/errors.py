@@ -16,7 +16,7 @@ class NotSignedIn(CarrelError):  # noqa: N818 - reads as the fact it states
 
 
 class Unreachable(CarrelError):  # noqa: N818 - reads as the fact it states
-    """No answer from the server: it is away, too slow, or another program answers."""
+    """The server did not answer: it is away, too slow, or another program answers."""
 
 
 class UnexpectedAnswer(CarrelError):  # noqa: N818 - reads as the fact it states

@@ -52,7 +52,7 @@ def base_name(name: str) -> str:
 
 
 def end_of(workload: Workload, past: Iterable[Workload], now: float) -> Estimate:
-    """When running work is likely to end; ``past`` is other work, among it earlier runs."""
+    """An estimate of the end of running work; ``past`` is other work, among it earlier runs."""
     status = workload.status
     if status.phase not in ("running", "starting"):
         return Estimate(why="it does not run")
@@ -110,7 +110,7 @@ def _by_past(workload: Workload, past: Iterable[Workload], now: float) -> Estima
 def start_of(
     workload: Workload, others: Sequence[Workload], past: Iterable[Workload], now: float
 ) -> Estimate:
-    """When pending work is likely to start; ``others`` is all work that one may see."""
+    """An estimate of the start of pending work; ``others`` is all work that the caller sees."""
     if workload.status.phase != "pending":
         return Estimate(why="it is not pending")
     if workload.status.not_before is not None and workload.status.not_before > now:

@@ -43,7 +43,7 @@ class RemoteError(CarrelError):
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - a cause, only ever shown
-    """Where a job's exception was raised, shown as the cause of the exception."""
+    """The traceback of a job's exception, shown as the cause of the exception."""
 
 
 @dataclass(frozen=True, slots=True)

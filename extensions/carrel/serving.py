@@ -254,6 +254,6 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _say(text: str) -> None:
-    """One line for the log of the replica, at once."""
+    """Write a line to the log of the replica, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

@@ -88,7 +88,7 @@ def gpu_types(spec: "WorkloadSpec") -> str:
 
 
 def avoided(workload: "Workload") -> str:
-    """Where its next attempt goes last: ``gpu-3, GPU gpu-3/0``; empty for nothing."""
+    """The nodes and GPUs that its next attempt takes last: ``gpu-3, GPU gpu-3/0``."""
     if not workload.spec.avoid_failed_nodes:
         return ""
     devices = (f"GPU {one}" for one in workload.status.failed_devices)

@@ -197,7 +197,7 @@ class DeviceHolder(Answer, frozen=True, kw_only=True):
 
 
 class MigInstanceView(Answer, frozen=True, kw_only=True):
-    """One instance of a divided GPU now."""
+    """An instance of a divided GPU."""
 
     uuid: str
     name: str = ""

@@ -84,7 +84,7 @@ def namespace_of(project: str) -> str:
 
 
 def mig_resource(profile: str) -> str:
-    """By which name a node offers instances of a profile (``1g.10gb+me``: ``...1g.10gb.me``)."""
+    """The name of the resource of a MIG profile (``1g.10gb+me``: ``...1g.10gb.me``)."""
     return MIG_PREFIX + profile.replace("+", ".")
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 
 class FieldError(msgspec.Struct, frozen=True, kw_only=True):
-    """One field that is wrong: where, what was given (shortened), why, what would be right."""
+    """A field that is wrong: where, what was given (shortened), why, what would be right."""
 
     field: str
     code: str
@@ -53,6 +53,6 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer for each item, in the order of the request."""
+    """An answer for each item, in the order of the request."""
 
     items: Sequence[BatchItem]

@@ -55,7 +55,7 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spelt(self) -> str:
-        """As ``--volume`` takes it."""
+        """The mount in the form of ``--volume``."""
         where = f":{self.destination}" if self.destination not in ("", self.source) else ""
         return f"{self.source}{where}{':ro' if self.read_only else ''}"
 
@@ -195,7 +195,7 @@ class WorkloadOut(Answer, frozen=True, kw_only=True):
 
 
 class WorkloadPage(Answer, frozen=True, kw_only=True):
-    """One page of a list; ``next`` is the ``after`` of the following page, ``null`` at the end."""
+    """A page of a list; ``next`` is the ``after`` of the following page, ``null`` at the end."""
 
     items: Sequence[WorkloadOut] = ()
     next: str | None = None

@@ -52,7 +52,7 @@ def install_from(c: Any, settings_file: str, keys_file: str) -> None:
 
 
 def _addresses(c: Any, settings: InstallationSettings, keys: Keys) -> None:
-    """Where the Hub listens and keeps its own."""
+    """Set the addresses of the Hub, and the paths of its own files."""
     c.JupyterHub.bind_url = f"{settings.public_url}/"
     c.JupyterHub.hub_bind_url = settings.hub_url
     c.JupyterHub.db_url = f"sqlite:///{settings.hub_dir / 'jupyterhub.sqlite'}"

@@ -71,7 +71,7 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
 
     @staticmethod
     def read_one(folder: Path, name: str) -> str:
-        """One of them, for a part that is given no other. Raises ``OSError``."""
+        """Read one key, for a part that is given no other. Raises ``OSError``."""
         return (folder / name).read_text().strip()
 
     @override

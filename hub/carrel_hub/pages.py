@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class UserWorkspaces:
-    """All workspaces of one user by server name, or why they cannot be shown."""
+    """The workspaces of one user by server name, or why they cannot be shown."""
 
     rows: dict[str, Row]
     trouble: str = ""
@@ -97,18 +97,18 @@ class Pages:
         return said(sentence)
 
     def ending(self, user: Any, server_name: str) -> Ending | None:
-        """How a workspace ended by itself, if it did."""
+        """The end of a workspace that was not stopped by its owner, if there was one."""
         stored = user.orm_user.orm_spawners.get(server_name)
         return Ending.from_dict((stored.state or {}).get("ending")) if stored else None
 
     def queue_url(self, user: Any, server_name: str) -> str:
-        """Where the queue's buttons post to."""
+        """The path to which the queue's buttons post."""
         spawner = user.spawners[server_name]
         return spawner.queue_url if isinstance(spawner, WorkspaceSpawner) else ""
 
 
 def _latest(workloads: Sequence[Workload]) -> list[Workload]:
-    """One for each server name: the one that is not at rest, else the newest; oldest first."""
+    """The workload of each server name: the one not at rest, else the newest; oldest first."""
     chosen: dict[str, Workload] = {}
     for workload in sorted(workloads, key=lambda one: (not one.at_rest, one.created_at)):
         chosen[workload.spec.server_name] = workload

@@ -17,7 +17,7 @@ AWAITED_SECONDS: Final = 1
 
 
 class PartAddresses(Protocol):
-    """Where the parts of an installation are, for each other."""
+    """Addresses at which the parts of an installation reach each other."""
 
     @property
     def public_url(self) -> str:

@@ -96,7 +96,7 @@ class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def groups_file(self) -> Path:
-        """From groups of the directory to projects and admins."""
+        """The file that maps groups of the directory to projects and admins."""
         return self.hub_dir / GROUPS_FILE
 
     @property

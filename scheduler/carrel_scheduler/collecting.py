@@ -1,4 +1,4 @@
-"""How often the garbage collector looks in a process that keeps millions of live objects."""
+"""Intervals of the garbage collector in a process that keeps millions of live objects."""
 
 import gc
 

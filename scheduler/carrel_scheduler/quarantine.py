@@ -113,12 +113,12 @@ class Quarantine:
 
     @property
     def counts(self) -> Mapping[tuple[Source, str], int]:
-        """How many failures there were since the start, by source and reason."""
+        """The number of failures since the start, by source and reason."""
         return self._counts
 
 
 class Guard:
-    """One input while it is processed; see ``Quarantine.guard``. ``failed``: what came of it."""
+    """An input while it is processed; see ``Quarantine.guard``. ``failed``: whether it failed."""
 
     def __init__(
         self,
@@ -161,6 +161,6 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _printable(text: str, longest: int) -> str:
-    """On one line and not longer than that, whatever it says."""
+    """A text on one line, cut to a length."""
     shown = text if text.isprintable() else ascii(text)
     return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."

@@ -126,7 +126,7 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     @property
     def workspace(self) -> Workspace:
-        """This workspace at the scheduler."""
+        """The workspace as the scheduler knows it."""
         return Workspace(self.client, self.user.name, self.name, self.grace_seconds)
 
     @property
@@ -156,7 +156,7 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     @property
     def queue_url(self) -> str:
-        """Where the buttons of the queue post to."""
+        """The path to which the queue's buttons post."""
         parts = ["carrel", "queue", self.user.escaped_name]
         return join_url(self.hub.base_url, *parts, *([escape_path(self.name)] if self.name else []))
 
@@ -224,7 +224,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             raise refusal.bad_option(error) from error
 
     async def waiting(self) -> Workload | None:
-        """This workspace's workload in the queue; ``None`` also when nobody can tell."""
+        """The queued workload of this workspace; ``None`` also when the scheduler is away."""
         try:
             queued = await self.workspace.waiting()
         except CarrelError as error:
@@ -283,7 +283,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         super().__init__(*args, **kwargs)
 
     def launch_spec(self, project: str) -> LaunchSpec:
-        """How the workspace is run; takes the Hub's port and token of this start."""
+        """The specification with which the workspace is started; takes the Hub's port and token."""
         raise NotImplementedError
 
     async def start_server(self, workload: Workload) -> str:
@@ -506,7 +506,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """From the Hub's database."""
+        """Read the state from the Hub's database."""
         base: Any = super()
         base.load_state(state)
         self.address = Address.from_dict(state.get("address"))

@@ -28,7 +28,7 @@ READ_SECONDS: Final = 3.0
 
 @dataclass
 class _Shared:
-    """Of one event loop. ``calls`` goes to the scheduler, ``probes`` to workspaces."""
+    """HTTP sessions of one event loop: ``calls`` to the scheduler, ``probes`` to workspaces."""
 
     calls: aiohttp.ClientSession
     probes: aiohttp.ClientSession

@@ -207,7 +207,7 @@ class WorkspaceChoice:
         return round(self.gpu_memory_gib * BYTES_PER_GIB)
 
     def options(self) -> dict[str, Any]:
-        """As the Hub stores it for the next start; a claim is good for one start only."""
+        """The choice as the Hub stores it for the next start; a claim is good for one only."""
         chosen: dict[str, Any] = {
             "project": self.project,
             "gpus": round(self.gpus) if self.gpus == round(self.gpus) else self.gpus,
@@ -262,7 +262,7 @@ class WorkspaceChoice:
     def queued_as(
         self, workload: Workload, offer: WorkspaceChoices, profile: str
     ) -> "WorkspaceChoice":
-        """With what it was queued with: the call on its turn names no more than its size."""
+        """The choice with what it was queued with: the call on its turn names only its size."""
         kind = offer.profile(profile)
         environment, volumes = of_workload(workload)
         shared = workload.spec.gpu_memory_bytes / BYTES_PER_GIB or _instance_gib(workload)
@@ -282,7 +282,7 @@ class WorkspaceChoice:
 
 
 def _own_places(workload: Workload) -> Collection[str]:
-    """Where folders of its request are seen; others came with its data sources."""
+    """Destinations of the folders that its request names; others came with its data sources."""
     if not ChosenAssets.of(workload).data:
         return [one.destination for one in workload.spec.volumes]
     return [name for _, name in json.loads(workload.spec.environment.get(FOLDERS) or "[]")]

@@ -29,7 +29,7 @@ _PROBE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PythonEnvironment:
-    """One that can be used. ``version`` is its Python's, such as ``3.12.1``."""
+    """A usable Python environment. ``version`` is its Python's, such as ``3.12.1``."""
 
     prefix: Path
     version: str
@@ -99,7 +99,7 @@ def _write(folder: Path, name: str, python: Path, title: str) -> None:
 
 
 def _missing(prefix: Path, python: Path) -> str:
-    """Why there is no interpreter at this place, as far as one can see from here."""
+    """The reason why there is no interpreter at this place, as far as it can be seen from here."""
     for folder in reversed(prefix.parents):
         if folder.is_dir() and not os.access(folder, os.X_OK):
             return f"one that you may read, which {folder} does not let you"

@@ -105,5 +105,5 @@ def join_url(*parts: str) -> str:
 
 
 def escape_path(part: str) -> str:
-    """One segment of a path, quoted as the Hub does."""
+    """A path segment, quoted as the Hub does."""
     return str(_utils.url_escape_path(part))

@@ -148,7 +148,7 @@ class ProgressLog:
         self._wake()
 
     async def follow(self) -> AsyncIterator[dict[str, Any]]:
-        """All events from the first on, until the log is closed."""
+        """Yield all events from the first on, until the log is closed."""
         position = 0
         while True:
             changed = self._changed

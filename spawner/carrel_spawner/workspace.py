@@ -51,7 +51,7 @@ def workspace_name(user: str, server_name: str = "") -> str:
 
 
 def _digest(user: str, server_name: str) -> str:
-    """Of both names; the separator can be in neither."""
+    """The digest of both names; the separator can be in neither."""
     exact = f"{user}\0{server_name}".encode()
     return hashlib.sha256(exact).hexdigest()[:_HASH_LENGTH]
 
@@ -83,7 +83,7 @@ class Address:
 
     @classmethod
     def of(cls, workload: Workload, port: int) -> Self:
-        """Where a start of this workload is."""
+        """The address of a start of this workload."""
         identity = (workload.project, workload.name, workload.uid)
         return cls(*identity, port, workload.status.attempt)
 
@@ -93,12 +93,12 @@ class Address:
         return same and not workload.at_rest
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The address as JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any] | None) -> Self | None:
-        """From JSON; ``None`` when there is none."""
+        """Read an address from JSON; ``None`` when there is none."""
         if not stored:
             return None
         where = (stored["project"], stored["name"], stored["uid"], int(stored["port"]))
@@ -107,7 +107,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a workspace ended, for the page that offers to start it again."""
+    """The end of a workspace, for the page that offers to start it again."""
 
     sentence: str
     help: str
@@ -115,12 +115,12 @@ class Ending:
     exit_code: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The ending as JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any] | None) -> Self | None:
-        """From JSON; ``None`` when there is none."""
+        """Read an ending from JSON; ``None`` when there is none."""
         if not stored:
             return None
         return cls(

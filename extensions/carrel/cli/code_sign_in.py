@@ -47,7 +47,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class _TokenOwner(msgspec.Struct, frozen=True):
-    """Whose token the Hub was asked with, and which one of theirs it is."""
+    """The owner and the id of the token with which the Hub was asked."""
 
     name: str
     token_id: str | None = None
@@ -125,7 +125,7 @@ def _has_browser() -> bool:
 
 
 def _ask(hub: str, path: str, body: dict[str, Any], kind: type[T]) -> T | None:
-    """One request; ``None`` where there is nothing at that address. Raises ``Unreachable``."""
+    """Send a request; ``None`` where there is nothing at that address. Raises ``Unreachable``."""
     headers = {"Content-Type": "application/json"}
     answer = _send("POST", hub, f"{hub}{ADDRESS}{path}", headers, msgspec.json.encode(body))
     if answer.status in (403, 404, 405):
@@ -141,7 +141,7 @@ def _ask(hub: str, path: str, body: dict[str, Any], kind: type[T]) -> T | None:
 def _send(
     method: str, hub: str, address: str, headers: dict[str, str], content: bytes | None = None
 ) -> HttpResponse:
-    """One request and its answer, whatever it is. Raises ``Unreachable``."""
+    """Send a request and return its answer, whatever it is. Raises ``Unreachable``."""
     server = PlainHttp(hub, None)
     try:
         return asyncio.run(server.request(method, address, (), headers, content, TIMEOUT_SECONDS))

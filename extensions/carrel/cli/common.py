@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Invocation:
-    """One run of the tool. ``rest`` is what stood behind ``--``; ``None``: there was no ``--``."""
+    """An invocation of the tool. ``rest``: the words behind ``--``; ``None``: there is none."""
 
     rest: list[str] | None = field(default=None)
 
@@ -225,7 +225,7 @@ def document(content: Any, output: Output) -> None:
 
 
 def _write_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """One line for each structure; what is inside of one is JSON."""
+    """Write a line for each structure; what is inside of one is JSON."""
     import csv
 
     names = list(dict.fromkeys(name for row in rows for name in row))

@@ -45,7 +45,7 @@ class QuickCommand(TyperCommand):
 
     @override
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its options and arguments."""
+        """The options and arguments of a command."""
         return _coerced_when_needed(super().get_params(ctx))
 
 
@@ -54,5 +54,5 @@ class QuickGroup(TyperGroup):
 
     @override
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its own options."""
+        """The options of a group."""
         return _coerced_when_needed(super().get_params(ctx))

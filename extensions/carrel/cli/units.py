@@ -65,7 +65,7 @@ def stamp(at: float) -> str:
 
 
 def number(value: float) -> str:
-    """At most two decimals, none that say nothing, with separators."""
+    """A number with at most two decimals, without trailing zeros, with separators."""
     text = f"{value:,.2f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -51,7 +51,7 @@ class RequestFailed(Exception):  # noqa: N818 - an outcome of one attempt; the c
 
 
 def why(error: OSError) -> str:
-    """Why there is no connection, in words."""
+    """The reason why there is no connection, in words."""
     if isinstance(error, ssl.SSLError):
         return "its certificate is not trusted"
     if isinstance(error, socket.gaierror):
@@ -164,7 +164,7 @@ def _exchange(
     headers: Mapping[str, str],
     content: bytes | None,
 ) -> HttpResponse:
-    """One request, in its thread. Raises ``RequestFailed`` and ``TimeoutError``."""
+    """Send a request, in its thread. Raises ``RequestFailed`` and ``TimeoutError``."""
     try:
         if connection.sock is None:
             connection.connect()

@@ -24,7 +24,7 @@ FIRST_RETRIES: Final = 3
 
 @dataclass(slots=True)
 class Message:
-    """One event in the form of the API."""
+    """An event in the form of the API."""
 
     event: str
     data: str

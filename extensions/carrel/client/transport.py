@@ -76,7 +76,7 @@ class ReceivedProblem(msgspec.Struct):
 
 
 def segment(text: str) -> str:
-    """One piece of a path, quoted."""
+    """A path segment, quoted."""
     return quote(text, safe="")
 
 

@@ -69,7 +69,7 @@ class LocalFolder:
 
     @cached_property
     def _places(self) -> dict[str, tuple[str, int]]:
-        """Where each chunk is: the file, and which one of it."""
+        """The place of each chunk: the file, and its number in it."""
         return {
             chunk: (file.path, number)
             for file in self.listed.files

@@ -46,7 +46,7 @@ class WorkspaceServer(msgspec.Struct, frozen=True, kw_only=True):
     user_options: dict[str, Any] | None = None
 
     def address(self, hub: str) -> str:
-        """Its URL. With subdomains the Hub tells one of another host."""
+        """The URL of the workspace. With subdomains the Hub tells one of another host."""
         return urljoin(hub, self.url)
 
 
@@ -113,7 +113,7 @@ class Workspaces:
         return [found.servers[name] for name in sorted(found.servers)]
 
     def get(self, name: str) -> WorkspaceServer:
-        """One workspace. Raises ``BadSetting`` when there is none of that name."""
+        """Find a workspace. Raises ``BadSetting`` when there is none of that name."""
         known = self.all()
         for one in known:
             if one.name == name:

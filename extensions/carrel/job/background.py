@@ -84,7 +84,7 @@ class BackgroundWork(Generic[T]):
             pause = min(max(2 * pause, 1.0), LONGEST_PAUSE_SECONDS) if again else 0.0
 
     def _next(self, pause: float) -> T | None:
-        """All waiting items, after the pause; nothing once the thread is to end."""
+        """Wait for items, then return all of them; none once the thread is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._waiting is not None)
             self._changed.wait_for(lambda: self._stopped or self._urgent, self._interval + pause)

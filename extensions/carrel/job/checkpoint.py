@@ -106,7 +106,7 @@ def exit_for_preemption() -> NoReturn:
 
 
 class _Pace:
-    """When the last save was (monotonic), and whether ``every`` has answered to a preemption."""
+    """The time of the last save (monotonic), and whether ``every`` has answered a preemption."""
 
     last: float | None = None
     preempted: bool = False

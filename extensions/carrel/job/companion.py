@@ -40,7 +40,7 @@ SPARE_SECONDS: Final = 20.0
 
 
 class Cell:
-    """One cell that runs, and what it shows."""
+    """A cell that runs, and its output."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.source = str(request["source"])

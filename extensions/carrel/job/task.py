@@ -72,7 +72,7 @@ def warn(text: str) -> None:
 
 
 class ProcessExit:
-    """How this process is going to exit, as far as is known."""
+    """The exit of this process, as far as it is known."""
 
     def __init__(self) -> None:
         self._watching = self._preempted = False

@@ -24,7 +24,7 @@ PROGRAM: Final = (
 
 
 class NothingToShow(Exception):  # noqa: N818 - an outcome to report
-    """Why no TensorBoard can be started; a sentence."""
+    """No TensorBoard can be started; the message says why."""
 
 
 def prepare(env: Mapping[str, str]) -> list[str]:

@@ -236,7 +236,7 @@ class Trial:
     def suggest_categorical(
         self, name: str, choices: Sequence[ChoiceT], *, default: ChoiceT | None = None
     ) -> ChoiceT:
-        """One of several values; see ``suggest_int``. By hand: ``default``, else the first."""
+        """Suggest one of several values; see ``suggest_int``. By hand: ``default`` or the first."""
         usual = choices[0] if default is None else default
         chosen: ChoiceT = self._suggest(
             name, {"type": "categorical", "choices": list(choices)}, usual

@@ -11,7 +11,7 @@ from carrel_schema.wire import WorkloadOut
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of the event stream. ``type``: ``workload``, ``deleted`` or ``report``."""
+    """A message of the event stream. ``type``: ``workload``, ``deleted`` or ``report``."""
 
     type: str
     id: str = ""

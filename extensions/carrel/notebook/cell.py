@@ -66,7 +66,7 @@ FIRST_LINE: Final = "# the magic's line"
 
 
 class CannotSend(BadSetting):
-    """This cell, or a variable, cannot go along; the message says what to do instead."""
+    """A cell or a variable cannot be sent along; the message says what to do instead."""
 
     def __init__(self, sentence: str, *, code: str = "cannot_send") -> None:
         super().__init__(sentence, code=code)

@@ -252,7 +252,7 @@ class Companion:
                 return
 
     async def _why(self) -> str:
-        """Why the companion is gone, as a sentence."""
+        """The reason why the companion is gone, as a sentence."""
         workload = self.workload
         if workload is None:
             return "The companion has ended; run the cell again."

@@ -41,7 +41,7 @@ def view_of(client: Client, workload: Workload) -> "WorkView":
 
 
 class Job:
-    """One job. Every method raises ``CarrelError`` when refused or unreachable."""
+    """A job. Every method raises ``CarrelError`` when refused or unreachable."""
 
     def __init__(self, client: Client, workload: Workload) -> None:
         self._client, self._workload = client, workload
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def reason(self) -> str:
-        """Why the job is pending, preempted, stopped or failed, as a sentence; else empty."""
+        """The reason why the job is pending, preempted, stopped or failed; else empty."""
         return wording.why(self.workload)
 
     def wait(self, timeout: float | None = None) -> str:
@@ -185,7 +185,7 @@ class Job:
         )
 
     def estimate(self) -> str:
-        """When it is likely to start or end, as a sentence, or why that is not known."""
+        """The estimate of its start or end as a sentence, or why there is none."""
         now = time.time()
         found = self._client.loop.run(estimate.read(self._client.aio, self.workload, now))
         return estimate.sentence(self._workload, found, now)

@@ -21,7 +21,7 @@ Collect = Literal["mapping", "list"]
 
 
 class Surface(Flag):
-    """Where an option can be given."""
+    """The surfaces on which an option can be given."""
 
     CLI = auto()
     MAGIC = auto()
@@ -76,7 +76,7 @@ class Option:
 
     @property
     def shown(self) -> str:
-        """How its value is written in help texts; empty for a switch."""
+        """The form of its value in help texts; empty for a switch."""
         return self.value.shown if self.value else ""
 
 

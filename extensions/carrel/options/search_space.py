@@ -27,7 +27,7 @@ Dimension = dict[str, Any]
 
 
 def parse(text: str) -> tuple[str, Dimension]:
-    """One dimension as its name and the API's parameter. Raises ``BadSetting``."""
+    """Parse a dimension into its name and the API's parameter. Raises ``BadSetting``."""
     name, sign, space = text.partition("=")
     name, space = name.strip(), space.strip()
     if not name or not sign or not space:

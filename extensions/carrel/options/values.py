@@ -70,7 +70,7 @@ def span(least: float = 0.0, most: float = MOST_SECONDS) -> OptionValue:
 
 
 def choice(*words: str) -> OptionValue:
-    """One of some words."""
+    """A value that is one of some words."""
     return OptionValue(partial(_choice, words), "|".join(words), choices=words)
 
 

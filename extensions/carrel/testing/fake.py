@@ -107,7 +107,7 @@ class FakeScheduler:
 
     @property
     def subscriptions(self) -> dict[str, Json]:
-        """How people are told of their own work, by name."""
+        """The subscriptions of people to news of their own work, by name."""
         return self._state.subscriptions
 
     @property

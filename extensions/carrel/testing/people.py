@@ -8,7 +8,7 @@ from carrel.testing.state import Json, Refusal
 
 
 class PeopleRoutes(Routes):
-    """For admins alone, but for the table of groups, which the Hub reads too."""
+    """Routes of people, for admins alone; the Hub reads the table of groups, too."""
 
     @override
     def routes(self) -> list[Route]:

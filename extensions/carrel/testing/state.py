@@ -177,7 +177,7 @@ class SchedulerState:
         }
 
     def find(self, project: str, name: str) -> Json:
-        """One workload. Raises ``Refusal`` when there is none."""
+        """Find a workload. Raises ``Refusal`` when there is none."""
         if (project, name) not in self.workloads:
             raise Refusal(404, "not_found", f"There is no job `{name}` in project `{project}`.")
         return self.workloads[project, name]

@@ -22,7 +22,7 @@ class GpuTable:
         self.nodes = nodes
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """One row for each GPU, in words."""
+        """A row for each GPU, in words."""
         for node in self.nodes:
             for device in node.devices:
                 memory, work = device.memory_used_mib, device.utilization

@@ -94,7 +94,7 @@ class ExperimentState:
         return self.workload.uid in (event.workload.uid, event.workload.spec.owner)
 
     def in_order(self) -> list[TrialOut]:
-        """By number."""
+        """The trials by number."""
         return [self.trials[number] for number in sorted(self.trials)]
 
     def best(self) -> TrialOut | None:

@@ -174,7 +174,7 @@ def members(workload: Workload) -> list[dict[str, Any]]:
 
 
 def _ending(task: Task) -> str:
-    """How a worker's run ended; empty while it runs."""
+    """The end of a worker's run in words; empty while it runs."""
     if task.ended_at is None:
         return ""
     ended = f"ended by signal {task.signal}" if task.signal else f"exit code {task.exit_code}"

@@ -81,7 +81,7 @@ class LiveView(anywidget.AnyWidget):
         return self.pause if self.seen else UNSEEN_FACTOR * self.pause
 
     def touch(self) -> None:
-        """Something changed. Called from the background loop."""
+        """Mark the view as changed. Called from the background loop."""
         if self._touched is not None:
             self._touched.set()
 

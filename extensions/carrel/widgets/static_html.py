@@ -30,7 +30,7 @@ def state(phase: str, icon: str, word: str) -> str:
 
 
 def job_card(job: Mapping[str, Any], lines: Iterable[str], pictures: str = "") -> str:
-    """One piece of work; ``pictures`` are HTML already."""
+    """The card of a workload; ``pictures`` are HTML already."""
     where = f"{escape(job['project'])} · {escape(job['gpus'])}"
     shown = state(job["phase"], job["icon"], job["word"])
     parts = [f"<div>{shown} <b>{escape(job['name'])}</b> · {where}</div>"]
@@ -104,7 +104,7 @@ def history(search: ExperimentState) -> str:
 
 
 def curve(name: str, points: Sequence[Sequence[float]]) -> str:
-    """One metric as a line; empty without two values."""
+    """The chart of a metric; empty without two values."""
     known = [(step, value) for step, value in points if math.isfinite(value)]
     if len(known) < 2:
         return ""

@@ -21,7 +21,7 @@ CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")
 
 
 class JobsView(LiveView):
-    """One's work but for workspaces, what is at work first, then the newest."""
+    """The caller's work without workspaces, what is at work first, then the newest."""
 
     _esm = bundle.module(*CODE, "jobs.js")
     _css = bundle.text("views.css")

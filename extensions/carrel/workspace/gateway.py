@@ -1,4 +1,4 @@
-"""Where work that listens on a port is reached: addresses at the gateway, and requests to them."""
+"""Addresses at the gateway of work that listens on a port, and requests to them."""
 
 from dataclasses import dataclass
 from time import perf_counter

@@ -54,7 +54,7 @@ class CellExecution:
     size: int = 0
 
     def as_dict(self, page: str) -> dict[str, Any]:
-        """As JSON for a page."""
+        """The cell as JSON for a page."""
         join_streams(self.node.outputs)
         return {
             "cell": self.cell,

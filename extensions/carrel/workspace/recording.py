@@ -73,7 +73,7 @@ class RecordedKernel:
 
 
 class OutputRecorder:
-    """All kernels of a server. Changes wait ``delay`` seconds for more before a write."""
+    """Records the outputs of a server's kernels. Changes wait ``delay`` seconds before a write."""
 
     def __init__(self, kernels: Any, sessions: Any, contents: Any, *, delay: float = 2.0) -> None:
         self._kernels, self._sessions, self._contents = kernels, sessions, contents
@@ -112,7 +112,7 @@ class OutputRecorder:
             one.close()
 
     async def modified(self, kernel_id: str, recorded: RecordedKernel) -> str:
-        """When the file of a kernel's notebook changed last; empty where there is none."""
+        """The time of the last change of a kernel's notebook file; empty where there is none."""
         await self._locate(kernel_id, recorded)
         if not recorded.path:
             return ""

@@ -22,7 +22,7 @@ RETRY_SECONDS = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """This server's user and name, from its environment."""
+    """The user and the name of this server, from its environment."""
 
     user: str
     server_name: str

@@ -42,7 +42,7 @@ def server() -> dict[str, Any]:
 
 
 def last_connected(environment: Mapping[str, str] = os.environ) -> float:
-    """When a page of VS Code was last known to be open, epoch seconds; 0: never."""
+    """The time at which a page of VS Code was last open, epoch seconds; 0: never."""
     home = environment.get("XDG_DATA_HOME") or str(Path(environment["HOME"]) / ".local" / "share")
     try:
         return (Path(home) / PROGRAM / "heartbeat").stat().st_mtime

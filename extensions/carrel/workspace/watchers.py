@@ -128,7 +128,7 @@ def _publishes(kernel: Any) -> bool:
 
 
 class _Subscription:
-    """One kernel's published messages, reduced to those that ``record_message`` understands."""
+    """A kernel's published messages, reduced to those that ``record_message`` understands."""
 
     KINDS = frozenset({"status", "execute_input"})
 
@@ -179,7 +179,7 @@ class TerminalWatcher:
 
     @property
     def count(self) -> int:
-        """How many terminals are open."""
+        """The number of open terminals."""
         return len(self._terminals())
 
     def _terminals(self) -> list[Any]:

@@ -72,7 +72,7 @@ class BudgetOut(Answer, frozen=True, kw_only=True):
 
 
 class BudgetPart(NamedTuple):
-    """One amount of a budget: how much of it is used, what is allowed, and of what."""
+    """An amount of a budget: how much of it is used, what is allowed, and of what."""
 
     used: float
     allowed: float

@@ -109,7 +109,7 @@ class UserOut(Answer, frozen=True, kw_only=True):
 
 
 class UserPage(Answer, frozen=True, kw_only=True):
-    """One page of people, and how many there are in all; ``sign_in``: how people sign in here."""
+    """A page of people, and how many there are in all; ``sign_in``: the kind of sign-in."""
 
     items: Sequence[UserOut] = ()
     total: int = 0

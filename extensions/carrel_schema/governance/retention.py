@@ -75,7 +75,7 @@ class Retained(Answer, frozen=True, kw_only=True):
 
 
 class RetentionReport(Answer, frozen=True, kw_only=True):
-    """How long records are kept, how many there are, and what removal would free."""
+    """The retention of records, their number, and what removal would free."""
 
     settings: RetentionSettings = RetentionSettings()
     kinds: Sequence[Retained] = ()

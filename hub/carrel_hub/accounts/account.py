@@ -1,4 +1,4 @@
-"""One account, and a change of one as the audit log is told of it: without passwords and links."""
+"""Local accounts, and their changes in the audit log: without passwords and links."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal

@@ -65,7 +65,7 @@ def invite(
 
 
 def _public_url(folder: Path) -> str:
-    """Where people reach the Hub; empty on a cluster, whose address only its Ingress knows."""
+    """The public URL of the Hub; empty on a cluster, where only its Ingress knows it."""
     from carrel_hub.settings import InstallationSettings
 
     file = folder / "hub" / "settings.json"

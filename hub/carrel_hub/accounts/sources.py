@@ -1,4 +1,4 @@
-"""Where an attempt to sign in comes from: an address, or a browser that signed in before."""
+"""Sources of attempts to sign in: an address, or a browser that signed in before."""
 
 import ipaddress
 import secrets

@@ -150,7 +150,7 @@ def _manifest(archive: tarfile.TarFile) -> Manifest:
 def _unpack(
     archive: tarfile.TarFile, member: tarfile.TarInfo, checksums: Mapping[str, str], staging: Path
 ) -> None:
-    """One file. Names and kinds are checked before anything is written."""
+    """Unpack one file. Names and kinds are checked before anything is written."""
     if not member.isreg() or not is_ours(member.name) or member.name not in checksums:
         raise BackupError(f"This is no backup of Carrel: it has {member.name!r} in it.")
     target = staging / member.name

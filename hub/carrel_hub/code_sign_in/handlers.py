@@ -56,7 +56,7 @@ class _SignInHandler(APIHandler):
             raise web.HTTPError(400, str(error)) from error
 
     def answer(self, content: dict[str, Any]) -> None:
-        """As JSON that nobody keeps."""
+        """Answer with JSON that no cache stores."""
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         untyped: Any = self

@@ -81,5 +81,5 @@ def moment(at: float, now: float) -> Markup:
 
 
 def since(at: float, now: float) -> Markup:
-    """How long something has lasted: ``12 min``, the exact beginning on hover."""
+    """The duration since a time: ``12 min``, the exact time on hover."""
     return _time(at, duration(now - at))

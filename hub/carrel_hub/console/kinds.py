@@ -45,7 +45,7 @@ def has_tasks(workload: Workload) -> bool:
 
 
 def addresses(workload: Workload, urls: Urls) -> list[str]:
-    """Where it answers now, as paths below the Hub; empty while nothing answers."""
+    """The present addresses of a workload, as paths below the Hub; empty while nothing answers."""
     spec, status = workload.spec, workload.status
     if workload.at_rest or status.phase == "pending":
         return []

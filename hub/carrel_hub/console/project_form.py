@@ -98,7 +98,7 @@ def form_of(project: Project) -> Form:
 
 
 def rules_of(form: Form) -> dict[str, Any]:
-    """All rules as the API writes them. Look at ``form.refused`` before sending them."""
+    """All rules in the form of the API. Check ``form.refused`` before sending them."""
     return {
         "description": form.value("description"),
         "department": form.value("department") or None,
@@ -155,7 +155,7 @@ def _amounts(form: Form, group: str) -> dict[str, float | int | None]:
 
 
 def _stay(form: Form, group: str) -> dict[str, Any]:
-    """How long workspaces or trainings may stay."""
+    """The session limits of workspaces or trainings."""
     found: dict[str, Any] = {
         api: form.seconds(name, empty=_ALWAYS.get(api)) for api, name in _DURATIONS[group].items()
     }

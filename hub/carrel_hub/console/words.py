@@ -76,7 +76,7 @@ def device_use(task: Task, nodes: list[Node]) -> str:
 
 
 def ran(workload: Workload, now: float) -> str:
-    """How long it has run since its first start; empty before that."""
+    """The time since its first start, in words; empty before it."""
     status = workload.status
     began = status.first_started_at or status.started_at
     if began is None:
@@ -153,7 +153,7 @@ def what_stays(workload: Workload) -> str:
 
 
 def preempted_for(preemption: Preemption) -> str:
-    """For whom it was preempted: project and workload, or somebody of the project."""
+    """The preemptor in words: project and workload, or somebody of the project."""
     if preemption.for_workload:
         return f"`{preemption.for_project}/{preemption.for_workload}`"
     if preemption.for_project:
@@ -167,7 +167,7 @@ def preemption_rule(preemption: Preemption) -> str:
 
 
 def stop_because(job: Workload) -> str:
-    """Why a workspace or training will be stopped; empty when it will not."""
+    """The reason why a workspace or training will be stopped; empty when it will not."""
     because = "" if job.status.limits is None else job.status.limits.stops_because
     if because == "TimeLimit":
         return f"its project's time limit for {noun(job)}s is reached then"
@@ -359,7 +359,7 @@ def change_note(span: StateSpan, workload: Workload) -> str:
 
 
 def task_end(task: Task) -> str:
-    """How a task ended; empty while it runs."""
+    """The end of a task in words; empty while it runs."""
     if task.ended_at is None:
         return ""
     if task.signal:
@@ -370,7 +370,7 @@ def task_end(task: Task) -> str:
 
 
 def can_delete(project: Project) -> bool:
-    """Only a project without running or pending workloads may be tried."""
+    """Whether a project has no running or pending work, so that its deletion may be tried."""
     return project.use.running == 0 and project.use.waiting == 0
 
 

@@ -1,4 +1,4 @@
-"""One call that lets a Hub sign people in with a directory: ``install(c, ...)``."""
+"""Configures a Hub whose people sign in with a directory: ``install(c, ...)``."""
 
 from pathlib import Path
 from typing import Any

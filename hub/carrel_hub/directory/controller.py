@@ -107,7 +107,7 @@ class DirectoryController:
             )
 
     async def ask_about_all(self) -> str:
-        """One round; it ends early when the directory does not answer, and returns why."""
+        """Ask about every user; end early when the directory does not answer, and return why."""
         await self._authenticator.table.refresh()
         app = self._authenticator.app
         for name in [row.name for row in app.db.query(orm.User).all()]:

@@ -133,7 +133,7 @@ class LdapDirectory:
             _close(connection)
 
     def _connection(self, dn: str, password: str) -> Any:
-        """Not open yet. Each has its own server: ldap3 avoids one that failed before."""
+        """A connection, not open yet, with a server of its own: ldap3 avoids one that failed."""
         settings = self._settings
         tls = ldap3.Tls(
             validate=ssl.CERT_REQUIRED,

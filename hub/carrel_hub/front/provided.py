@@ -27,7 +27,7 @@ class ProvidedRoutes(web.RequestHandler):
 
     @override
     def get(self) -> None:
-        """All routes, or 503 while there is not even the Hub's own."""
+        """Answer with all routes, or with 503 while the Hub has none yet."""
         said = self.request.headers.get("Authorization", "")
         if not hmac.compare_digest(said.encode(), f"token {self._token}".encode()):
             raise web.HTTPError(403)

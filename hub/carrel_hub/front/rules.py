@@ -50,7 +50,7 @@ def as_compared(path: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a string of Go."""
+    """A Go string literal."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

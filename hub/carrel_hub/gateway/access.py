@@ -103,7 +103,7 @@ class AccessControl:
         return await self._by_path(request)
 
     async def _at_origin(self, request: BaseRequest, of_route: str) -> RouteMatch:
-        """On the origin of a route; the gateway's path before the own one may be left out."""
+        """Match a request to the origin of a route; the gateway's own path may be left out."""
         if "Service-Worker" in request.headers:
             refuse(
                 request,
@@ -147,7 +147,7 @@ class AccessControl:
         return f"{self._origins.scheme}://{host}"
 
     async def _by_path(self, request: BaseRequest) -> RouteMatch:
-        """On the Hub's origin: for programs, and for browsers where there is no other one."""
+        """Match a request to the Hub's origin: of programs, and of browsers without another."""
         path, question, query = request.raw_path.partition("?")
         parts = path.removeprefix(self._settings.prefix).split("/", 2)
         if len(parts) < 2 or not parts[0] or not parts[1]:

@@ -57,7 +57,7 @@ METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"
 
 
 class Gateway:
-    """All parts of the gateway. Made inside the event loop."""
+    """The gateway's parts. Made inside the event loop."""
 
     def __init__(self, settings: GatewaySettings, session: aiohttp.ClientSession) -> None:
         self.settings = settings
@@ -199,7 +199,7 @@ def _readable(record: logging.LogRecord) -> bool:
 
 
 def _closing(response: web.Response) -> web.Response:
-    """Its connection serves nothing else: what follows on it may be another protocol's."""
+    """Close the connection after the response: what follows may be of another protocol."""
     response.force_close()
     return response
 

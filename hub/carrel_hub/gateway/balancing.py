@@ -23,7 +23,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class TooManyHeld(Exception):  # noqa: N818 - an outcome to handle
-    """As many requests wait for this endpoint as may."""
+    """The endpoint has as many waiting requests as are allowed."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class LoadBalancer:
             self.freed(uid)
 
     def free_capacity(self, workload: RoutedWorkload, route: str) -> int:
-        """How many more requests the servers of a route should have now."""
+        """The number of further requests that the servers of a route should have now."""
         busy, most = self.at_targets(workload.uid), workload.requests_per_server
         return sum(max(most - busy.get(one.uid, 0), 0) for one in workload.targets.get(route, ()))
 
@@ -89,7 +89,7 @@ class LoadBalancer:
         return len(self._queues.get(uid, ()))
 
     def before(self, uid: str, ticket: object) -> int:
-        """How many wait before this one."""
+        """The number of requests that wait before this one."""
         return list(self._queues[uid]).index(ticket)
 
     @contextmanager

@@ -109,7 +109,7 @@ class LoadReporter:
         self._woken = asyncio.Event()
 
     def changed(self, uid: str) -> None:
-        """Something about a workload is to be reported."""
+        """Mark a workload whose load is to be reported."""
         self._dirty.add(uid)
         self._woken.set()
 

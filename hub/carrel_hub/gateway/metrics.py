@@ -20,7 +20,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class EndpointMetrics:
-    """All metrics of one gateway, with labels ``project`` and ``endpoint``."""
+    """The metrics of one gateway, with labels ``project`` and ``endpoint``."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()

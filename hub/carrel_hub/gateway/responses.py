@@ -99,7 +99,7 @@ def wants_page(request: BaseRequest) -> bool:
 
 
 def not_ready(request: BaseRequest, workload: RoutedWorkload) -> Response:
-    """No server takes requests now, and why."""
+    """The response while no server takes requests, with the reason."""
     reason, phase = workload.reason, workload.phase
     why = f" {reason.sentence}" if reason and reason.sentence else ""
     detail = f"{workload.project}/{workload.name} is {_PHASES.get(phase, phase)}.{why}"

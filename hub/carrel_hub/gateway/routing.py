@@ -204,7 +204,7 @@ class RoutingReflector:
                         self._listed()
 
     def _take(self, message: Message) -> None:
-        """One event. One that cannot be read is left out: another one follows every change."""
+        """Apply an event. One that cannot be read is left out: another one follows every change."""
         try:
             workload = read(message.data, Workload)
         except msgspec.MsgspecError as error:

@@ -130,7 +130,7 @@ class GatewaySignIn:
         return web.Response(status=302, headers={"Location": to, "Referrer-Policy": "no-referrer"})
 
     def enter(self, request: web.BaseRequest) -> web.Response:
-        """On the origin of a route: a pass becomes the cookie of this host."""
+        """Exchange a pass for the cookie of this host, on the origin of a route."""
         of_route = self.origins.label_in(request.headers.get("Host", ""))
         given = request.query.get("pass", "")
         try:

@@ -91,7 +91,7 @@ class ClusterHubSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unkno
 
     @property
     def directory_groups(self) -> Path:
-        """From groups of the directory to projects and admins."""
+        """The file that maps groups of the directory to projects and admins."""
         return self.groups_file or self.state_dir / "hub" / GROUPS_FILE
 
     @property

@@ -66,7 +66,7 @@ class _Handler(APIHandler):
             raise web.HTTPError(400, str(error)) from error
 
     def answer(self, content: Any) -> None:
-        """As JSON."""
+        """Answer with JSON."""
         self.set_header("Content-Type", "application/json")
         untyped: Any = self
         untyped.finish(msgspec.json.encode(content))

@@ -29,7 +29,7 @@ from carrel_schema.governance.people import (
 
 @dataclass(frozen=True, slots=True)
 class PeopleQuery:
-    """Which people: ``text`` is part of a name or of a project's, ``state`` empty for all."""
+    """A query of people: ``text`` is part of a name or of a project's, ``state`` empty for all."""
 
     text: str = ""
     state: str = ""
@@ -40,7 +40,7 @@ class PeopleQuery:
 
 
 def sign_in_kind(authenticator: Any) -> SignInKind:
-    """How people sign in to this Hub."""
+    """The kind of sign-in of this Hub."""
     if getattr(authenticator, "accounts", None) is not None:
         return "local"
     sign_in = getattr(authenticator, "sign_in", None)

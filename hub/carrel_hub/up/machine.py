@@ -1,4 +1,4 @@
-"""One run of ``carrel up``, from the first check to the last process."""
+"""A run of ``carrel up``, from the first check to the last process."""
 
 import asyncio
 import contextlib

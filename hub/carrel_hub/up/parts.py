@@ -52,7 +52,7 @@ _RULES = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessPart:
-    """One process. ``shown`` is its name for people, ``listeners`` the sockets it is handed."""
+    """A part that is a process. ``shown``: its name for people; ``listeners``: its sockets."""
 
     name: str
     shown: str

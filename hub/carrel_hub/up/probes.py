@@ -36,7 +36,7 @@ Ask = Callable[[float], Awaitable[bool]]
 
 
 def readiness(settings: InstallationSettings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
-    """For each part the page that answers once it is usable, and headers to ask with."""
+    """The readiness probes: for each part the page that answers once it is usable, and headers."""
     return {
         "proxy": (
             f"http://127.0.0.1:{settings.ports.proxy_api}/ping",
@@ -60,7 +60,7 @@ def readiness(settings: InstallationSettings, keys: Keys) -> dict[str, tuple[str
 
 
 def liveness(settings: InstallationSettings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
-    """For each part a page that it answers at once and by itself, and headers to ask with."""
+    """The liveness probes: for each part a page that it answers at once and alone, and headers."""
     return readiness(settings, keys) | {
         "scheduler": (f"{settings.api_url}/health", {}),
         "hub": (f"{settings.hub_url}/hub/health", {}),

@@ -74,7 +74,7 @@ class Supervisor:
         self._watchers.append(asyncio.create_task(self._watch(part, watchdog)))
 
     def rotate_log(self, part: ProcessPart, log: Path) -> None:
-        """From now on put a log that it writes itself aside when large; SIGUSR1 has it reopened."""
+        """Rotate a log that a part writes itself when it is large; SIGUSR1 has it reopened."""
         self._watchers.append(asyncio.create_task(self._rotate(part, log)))
 
     async def stop(self) -> None:
@@ -148,7 +148,7 @@ class Supervisor:
         return process
 
     async def _in_group(self, command: list[str], part: ProcessPart, log: int) -> Process:
-        """In the group of the others; in a new one when none of them is left."""
+        """Start a process in the group of the others; in a new one when none of them is left."""
         for group in (self._group, 0):
             try:
                 process = await asyncio.create_subprocess_exec(

@@ -69,7 +69,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class AlertCondition:
-    """Something that a rule found, and since when it is so; 0: since now."""
+    """A finding of a rule, and since when it holds; 0: since now."""
 
     rule: RuleName
     subject: str

@@ -131,7 +131,7 @@ class AlertController:
         return report(facts, await self.rules(), known)
 
     async def alerts(self) -> Sequence[AlertOut]:
-        """All present alerts, with their silences."""
+        """The present alerts, with their silences."""
         book, silences, now = await self._opened(), await self.silences(), self._clock()
         return [
             msgspec.structs.replace(one, silenced_until=silenced_until(one, silences, now))
@@ -155,7 +155,7 @@ class AlertController:
         return [one for one in found if one.until > self._clock()]
 
     async def channels(self) -> dict[str, ChannelFields]:
-        """All channels, by name."""
+        """The channels, by name."""
         return {
             one.name: msgspec.json.decode(one.content, type=ChannelFields)
             for one in await self._ledger.scoped.list(CHANNEL_KIND)

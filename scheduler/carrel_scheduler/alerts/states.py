@@ -20,7 +20,7 @@ MOST_KEPT: Final = 1000
 
 
 class AlertStates:
-    """All alerts, by rule and subject; the latest of each."""
+    """The latest alert of each rule and subject."""
 
     def __init__(self, alerts: Iterable[AlertOut] = ()) -> None:
         self._alerts = {(one.rule, one.subject): one for one in alerts}

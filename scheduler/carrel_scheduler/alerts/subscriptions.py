@@ -209,7 +209,7 @@ class WorkSubscriptions:
         )
 
     def _page(self, message: AlertOut) -> str:
-        """Of the work in the console."""
+        """The URL of the work's page in the console."""
         kind, _, name = message.subject.partition("/")
         if not self._console:
             return ""
@@ -266,7 +266,7 @@ def target(subscription: SubscriptionFields) -> ChannelFields:
 
 
 def _own_part(alert: AlertOut) -> str:
-    """Of long waiting the first sentence: the reason may name work that the owner may not see."""
+    """The summary for the owner: of long waiting the first sentence, which names no other work."""
     return f"{alert.summary.partition('.')[0]}." if alert.rule == "long-pending" else alert.summary
 
 

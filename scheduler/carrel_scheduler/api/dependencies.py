@@ -51,7 +51,7 @@ class NodeAgents(Protocol):
     """The agents on the nodes of a cluster."""
 
     async def node_of(self, token: str) -> str | None:
-        """On which node the agent with this token runs; ``None`` if it is no agent's."""
+        """The node of the agent with this token; ``None`` if it is no agent's."""
         ...
 
     def take(self, node: str, report: NodeReport) -> None:

@@ -13,5 +13,5 @@ def to_json(content: Any) -> bytes:
 
 
 def server_sent_event(kind: str, identity: int, content: Any) -> bytes:
-    """One server-sent event; its data is one line of JSON."""
+    """A server-sent event; its data is one line of JSON."""
     return b"event: %b\nid: %d\ndata: %b\n\n" % (kind.encode(), identity, to_json(content))

@@ -264,7 +264,7 @@ def _descendants(kind: type[Answer]) -> Iterator[type[Answer]]:
 
 
 def _complete(schema: dict[str, Any], always: Iterable[str]) -> None:
-    """These fields are there in every answer: their defaults are for clients."""
+    """Mark fields as present in every answer: their defaults are for clients."""
     schema["required"] = list(always)
     for name in schema["required"]:
         schema["properties"][name].pop("default", None)

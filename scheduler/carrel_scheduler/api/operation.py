@@ -51,7 +51,7 @@ class StreamedResponse:
 
 @dataclass(slots=True)
 class Call:
-    """One authorised, validated call of an operation."""
+    """An authorised, validated call of an operation."""
 
     services: Services
     visitor: Visitor
@@ -70,7 +70,7 @@ class Call:
         return self.visitor.workload
 
     def address(self, *parts: str) -> str:
-        """Where a thing of the API lies, for the header ``Location``."""
+        """The path of an object of the API, for the header ``Location``."""
         return "/".join((self.services.deps.prefix + ROOT, *map(quote, parts)))
 
 
@@ -141,6 +141,6 @@ class Operation:
         return self.method != "GET" and self.access not in reports
 
     def __call__(self, run: Run) -> Self:
-        """This operation, run by ``run``: its name is the id, its docstring the summary."""
+        """An operation carried out by ``run``: its name is the id, its docstring the summary."""
         summary = (inspect.getdoc(run) or "").rstrip(".")
         return replace(self, id=run.__name__, summary=summary, run=run)

@@ -311,7 +311,7 @@ def _instead_of(value: object) -> str:
 
 
 def not_permitted(permission: str, where: str, hint: str = "") -> PermissionDenied:
-    """No role of the caller has a permission in a scope."""
+    """A problem: no role of the caller has a permission in a scope."""
     roles = ", ".join(roles_with(permission))
     return PermissionDenied(
         Code.MISSING_PERMISSION,

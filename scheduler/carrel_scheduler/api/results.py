@@ -51,7 +51,7 @@ class Results:
         return await asyncio.to_thread(self._outputs, uid)
 
     async def get_output(self, uid: str, digest: str) -> bytes | None:
-        """One of the outputs; ``None`` if it is missing."""
+        """Read an output; ``None`` if it is missing."""
         return await asyncio.to_thread(self._read, f"{uid}{OUTPUTS}/{digest}")
 
     async def remove(self, uid: str) -> None:

@@ -26,7 +26,7 @@ class Preemptibility(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a task ended."""
+    """The end of a task."""
 
     AGAIN = "again"
     """The task was evicted or lost and is queued again."""

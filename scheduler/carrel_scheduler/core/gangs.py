@@ -13,7 +13,7 @@ from carrel_scheduler.core.requests import Request
 
 
 class Growth(StrEnum):
-    """By how many tasks at a time a leaf's surplus grows and shrinks."""
+    """The steps in which a leaf's surplus grows and shrinks."""
 
     ONE = "one"
     DOUBLE = "double"

@@ -15,7 +15,7 @@ UNLIMITED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """How much of each resource; ``UNLIMITED`` (-1) where a quota or limit is open."""
+    """An amount of each resource; ``UNLIMITED`` (-1) where a quota or limit is open."""
 
     gpu_milli: int = 0
     cpu_milli: int = 0

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Strategy(StrEnum):
-    """Which node is taken first."""
+    """The rule by which nodes are ordered."""
 
     BIN_PACK = "bin-pack"
     SPREAD = "spread"

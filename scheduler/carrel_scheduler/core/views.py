@@ -52,7 +52,7 @@ class QueueUse:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
-    """Where a task is."""
+    """The place of a task."""
 
     index: int
     node: str
@@ -132,7 +132,7 @@ def _use_of(
 
 
 def _running(state: "Columns") -> list[int]:
-    """How many workloads of each queue hold allocations."""
+    """The number of workloads of each queue that hold allocations."""
     holds = np.zeros(len(state.jobs.queue), np.bool_)
     holds[state.tasks.job.take(state.tasks.used())] = True
     own = np.bincount(state.jobs.queue.compress(holds), minlength=len(state.queues.rules))
@@ -140,7 +140,7 @@ def _running(state: "Columns") -> list[int]:
 
 
 def _waiting(state: "Columns", above: int | None = None) -> list[int]:
-    """How many workloads of each queue wait; with ``above`` only of that one and those below."""
+    """The number of waiting workloads of each queue; with ``above`` of that one and those below."""
     own, waiting = [0] * len(state.queues.rules), state.waiting
     used = waiting.need > 0
     if above is not None:

@@ -138,7 +138,7 @@ class ExternalPods(Protocol):
 
     @property
     def next_due(self) -> float | None:
-        """When a timer expires; epoch seconds."""
+        """The next expiry of a timer; epoch seconds."""
         return None
 
     def act(self) -> None:

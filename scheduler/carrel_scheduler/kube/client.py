@@ -37,7 +37,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class PatchKind(Enum):
-    """How the body of a patch is meant; the value is its content type."""
+    """The type of a patch; the value is its content type."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
@@ -75,13 +75,13 @@ class KubeClient:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be asked until somebody mends our credentials; empty: all is well."""
+        """The reason why no request is sent until the credentials are mended; empty: none."""
         return self._transport.breaker.trouble
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", type: builtins.type[T] = _DICT
     ) -> T:
-        """One object. Raises ``NotFound``."""
+        """Read an object. Raises ``NotFound``."""
         return decode(await self._send("GET", resource.path(namespace, name)), type)
 
     async def list(
@@ -93,7 +93,7 @@ class KubeClient:
         field_selector: str = "",
         limit: int = PAGE,
     ) -> Listing[T]:
-        """All objects, read in pages of ``limit`` that together are one consistent state."""
+        """List all objects, in pages of ``limit`` that together are one consistent state."""
         query = _given(labelSelector=label_selector, fieldSelector=field_selector)
         path = resource.path(namespace)
         try:

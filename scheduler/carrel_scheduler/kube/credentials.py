@@ -111,7 +111,7 @@ class Credentials(Protocol):
         ...
 
     async def renewed(self, refused: ServerAccess) -> ServerAccess:
-        """Something newer than what the server did not accept, or the same if there is none."""
+        """Read the credentials again after a refusal; the same if there are no newer ones."""
         ...
 
 
@@ -282,7 +282,7 @@ def in_cluster(
 
 
 def find(environ: Mapping[str, str] = os.environ) -> ConfiguredCredentials:
-    """From ``KUBECONFIG`` if set, else the pod's service account, else ``~/.kube/config``."""
+    """Credentials from ``KUBECONFIG``, else the pod's service account, else ``~/.kube/config``."""
     if named := environ.get("KUBECONFIG"):
         return from_kubeconfig(named)
     if environ.get("KUBERNETES_SERVICE_HOST"):

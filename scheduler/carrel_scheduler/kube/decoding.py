@@ -61,7 +61,7 @@ def _page_decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """One object. Raises ``Undecodable``."""
+    """Decode an object. Raises ``Undecodable``."""
     try:
         found: T = decoder(kind).decode(body)
     except UNREADABLE as error:
@@ -93,7 +93,7 @@ def _one_by_one(body: bytes, kind: type[T]) -> ListPage[T]:
 
 
 def decode_or_log(raw: msgspec.Raw, kind: type[T]) -> T | None:
-    """One object, or ``None`` and a line in the log that names it and its wrong field."""
+    """Decode an object, or log its name and its wrong field and return ``None``."""
     try:
         return decode(bytes(raw), kind)
     except Undecodable as error:
@@ -180,7 +180,7 @@ _STATUS: Final = msgspec.json.Decoder(Status)
 
 
 def raw_event(line: bytes) -> RawEvent:
-    """One event of a watch. Raises the error that the server sends in an ``ERROR`` event."""
+    """Decode an event of a watch. Raises the error that the server sends in an ``ERROR`` event."""
     event = _RAW_EVENT.decode(line)
     if event.type == "ERROR":
         raise from_status(_STATUS.decode(event.object))

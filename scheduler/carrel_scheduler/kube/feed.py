@@ -69,7 +69,7 @@ class FeedSubscription(Generic[T]):
             await self._wake.wait()
 
     async def batch(self) -> list[WatchChange[T]]:
-        """All pending changes, at least one; none at the end."""
+        """The pending changes, at least one; none at the end."""
         found = [change] if (change := await anext(self, None)) is not None else []
         found += self._begun
         self._begun.clear()
@@ -142,7 +142,7 @@ class Feed(Generic[T]):
 
     @property
     def trouble(self) -> Exception | None:
-        """Why nothing can be seen at the moment; ``None`` when all is well."""
+        """The error for which nothing can be seen at the moment; ``None`` when all is well."""
         return self._reflector.trouble
 
     async def synced(self) -> None:

@@ -57,14 +57,14 @@ class HasIdentity(Protocol):
 
 
 class ObjectVersion(NamedTuple):
-    """Which object, in which version."""
+    """The identity and version of an object."""
 
     uid: str
     version: str
 
 
 def identity_of(kind: type[Any]) -> Callable[[Any], ObjectVersion]:
-    """How to read the identity of objects of a type."""
+    """A function that reads the identity of objects of a type."""
     return _of_dict if kind is dict else _of_struct
 
 

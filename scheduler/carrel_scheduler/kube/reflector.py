@@ -48,7 +48,7 @@ class ChangeKind(Enum):
 
 
 class WatchChange(msgspec.Struct, Generic[T], frozen=True):
-    """One change; at ``DELETED`` with the last known object."""
+    """A change of an object; at ``DELETED`` with the last known one."""
 
     kind: ChangeKind
     found: T | None = None
@@ -136,7 +136,7 @@ class Store(Generic[T]):
         return uid, WatchChange(ChangeKind.DELETED, known if last is None else last)
 
     def replace(self, listed: Iterable[T]) -> list[ObjectChange[T]]:
-        """All objects that exist now; deletions come first, so that their capacity is free."""
+        """Replace the cache by a list; deletions come first, so that their capacity is free."""
         there: dict[str, Any] = {self._identity(found).uid: found for found in listed}
         gone = [uid for uid in self._objects if uid not in there]
         changes = [self.remove(uid) for uid in gone]
@@ -169,7 +169,7 @@ class ReflectorTiming:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects are watched."""
+    """The objects that are watched."""
 
     resource: Resource
     namespace: str = ""

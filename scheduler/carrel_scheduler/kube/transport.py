@@ -123,7 +123,7 @@ class HandshakeRefused(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request; ``path`` is quoted and includes the query."""
+    """A request; ``path`` is quoted and includes the query."""
 
     method: str
     path: str

@@ -78,7 +78,7 @@ class Identities:
 
 
 class CallStart(NamedTuple):
-    """Where a call began."""
+    """The version and epoch at which a call began."""
 
     version: int
     epoch: int

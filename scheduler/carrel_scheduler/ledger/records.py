@@ -92,7 +92,7 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload to create with its secrets and its first row (to ``pending``)."""
+    """A workload to create with its secrets and its first row (to ``pending``)."""
 
     workload: Workload
     secrets: Mapping[str, str]
@@ -124,7 +124,7 @@ class Ledger(ObjectStore, Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written now, in words; empty if nothing is known to be wrong."""
+        """The reason why nothing can be written now, in words; empty if none is known."""
         ...
 
     @property
@@ -314,7 +314,7 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     async def stored_amount(self, kind: RetainedKind, before: float) -> StoredAmount:
-        """How much there is of a kind of rows, and how much of it is older."""
+        """The stored amount of a kind of rows, and the part that is older."""
         ...
 
     async def remove_decisions(self, before: float, most: int) -> int:

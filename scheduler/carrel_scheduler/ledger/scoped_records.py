@@ -60,7 +60,7 @@ class ScopedRecords(Protocol):
         ...
 
     async def get(self, kind: str, scope: Scope, name: str) -> ScopedRecord:
-        """One; raises ``ObjectNotFound``."""
+        """Read a record; raises ``ObjectNotFound``."""
         ...
 
     async def list(

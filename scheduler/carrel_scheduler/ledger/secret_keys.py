@@ -49,7 +49,7 @@ class SecretKeys:
 
     @classmethod
     def load_or_create(cls, path: Path) -> Self:
-        """From a file, made with a new key if there is none. Raises ``LedgerNotUsable``."""
+        """Read the keys from a file, or make it with a new key. Raises ``LedgerNotUsable``."""
         try:
             if not path.exists():
                 write_keys(path, [new_key()])

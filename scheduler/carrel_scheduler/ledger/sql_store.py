@@ -66,7 +66,7 @@ class SqlObjectStore:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written now, in words; empty if nothing is known to be wrong."""
+        """The reason why nothing can be written now, in words; empty if none is known."""
         return self._writer.trouble
 
     async def _read(

@@ -29,7 +29,7 @@ class ChangeType(StrEnum):
 
 
 class Change(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """One delivered change; ``version`` is the store's version after it."""
+    """A delivered change; ``version`` is the store's version after it."""
 
     type: ChangeType
     version: int

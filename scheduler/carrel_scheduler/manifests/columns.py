@@ -6,7 +6,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """One column; ``priority`` 1 is shown with ``-o wide`` only."""
+    """A printed column; ``priority`` 1 is shown with ``-o wide`` only."""
 
     name: str
     path: str

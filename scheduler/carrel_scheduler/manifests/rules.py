@@ -17,7 +17,7 @@ Rule = dict[str, Any]
 
 
 def rule(what: str, message: str, *, path: str = "") -> Rule:
-    """One validation rule; ``path`` is the field that it reports."""
+    """A validation rule; ``path`` is the field that it reports."""
     blamed = {"fieldPath": path} if path else {}
     return {"rule": what, "message": message, **blamed}
 

@@ -146,7 +146,7 @@ class NodeReporter:
 
 
 def look(provider: DeviceProvider, worker: MigWorker | None = None) -> NodeReport:
-    """One report; process ids stay on the node. ``worker`` divides the GPUs, if anybody does."""
+    """Make a report; process ids stay on the node. ``worker`` divides the GPUs, if there is one."""
     facts = provider.facts()
     devices = facts.devices[:MOST_DEVICES]
     if worker is not None:

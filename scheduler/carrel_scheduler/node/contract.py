@@ -43,7 +43,7 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceLink(msgspec.Struct, frozen=True):
-    """How well two devices of a node are connected; ``hops`` as in ``core.events.Link``."""
+    """The distance between two devices of a node; ``hops`` as in ``core.events.Link``."""
 
     first: Index
     second: Index
@@ -126,7 +126,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One look of an agent at its node: what it sends. ``owners`` of the use are pods."""
+    """A report of an agent on its node. ``owners`` of the use are pods."""
 
     driver: Text
     devices: Annotated[tuple[Device, ...], Constraint(max_length=MOST_DEVICES)]
@@ -184,7 +184,7 @@ class MigOrders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceProvider(Protocol):
-    """Where GPU facts come from."""
+    """A source of facts about GPUs."""
 
     def facts(self) -> NodeFacts:
         """The devices and resources of the machine."""

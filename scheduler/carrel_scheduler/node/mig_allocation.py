@@ -35,10 +35,10 @@ class UnmanagedInstanceError(MigError):
 
 
 class InstanceOwner(Protocol):
-    """Which instances may be used and removed."""
+    """Decides which MIG instances may be used and removed."""
 
     def seen(self, device: str, there: Sequence[Instance]) -> None:
-        """These are all instances of a GPU."""
+        """Record that these are all instances of a GPU."""
         ...
 
     def is_ours(self, device: str, instance: Instance) -> bool:

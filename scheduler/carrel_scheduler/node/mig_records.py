@@ -69,7 +69,7 @@ class InstanceRecords(InstanceOwner):
 
 
 def ownership(path: Path | None) -> InstanceOwner:
-    """Whose instances are ours: those of the record, or all where there is none to be kept."""
+    """The owner of instances: of those in the record, or of all where there is no record."""
     return MachineInstances() if path is None else InstanceRecords(path)
 
 

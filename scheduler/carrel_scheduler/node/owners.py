@@ -72,7 +72,7 @@ class PodOwners:
         return began, pod_of(text.splitlines())
 
     def _began(self, pid: int) -> int:
-        """When it started, in ticks: a number that is given again is another process."""
+        """The start of a process, in ticks: a pid that is given again is another process."""
         try:
             text = (self._proc / str(pid) / "stat").read_bytes()
         except OSError:

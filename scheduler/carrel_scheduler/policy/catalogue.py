@@ -73,7 +73,7 @@ def _gpus(fields: Mapping[str, Any]) -> float:
 
 
 def why_not(fields: Mapping[str, Any], memory_gib: float, nodes: Sequence[NodeView]) -> str:
-    """Why no node can ever hold a replica, in a sentence; empty: one can, once it has room."""
+    """The reason why no node can ever hold a replica, as a sentence; empty: one can."""
     gpus = _gpus(fields)
     if not gpus and not memory_gib:
         return ""

@@ -22,11 +22,11 @@ MOST_COUNTED: Final = 1000
 
 
 class BadCron(ValueError):  # noqa: N818 - reads as the fact it states
-    """Not a cron expression; the message names what would be right."""
+    """A text is not a cron expression; the message names what would be right."""
 
 
 class BadTimeZone(ValueError):  # noqa: N818 - reads as the fact it states
-    """Not a time zone; the message names what would be right."""
+    """A text is not a time zone; the message names what would be right."""
 
 
 def check(expression: str) -> None:

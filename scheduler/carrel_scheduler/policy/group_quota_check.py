@@ -61,7 +61,7 @@ def _of_groups(
 
 
 def _of_department(department: Department, members: Sequence[Project]) -> Iterator[QuotaFinding]:
-    """Its projects are guaranteed more in a group than the department is."""
+    """Findings of a department whose projects are guaranteed more in a group than it is."""
     name = department.meta.name
     for group, own in sorted(department.spec.node_group_quotas.items()):
         promised = _together(members, group)

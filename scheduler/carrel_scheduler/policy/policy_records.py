@@ -38,7 +38,7 @@ class PolicyRecords:
         self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
 
     async def all(self) -> Sequence[ScopedPolicy]:
-        """All, from the widest scope to the narrowest."""
+        """All policies, from the widest scope to the narrowest."""
         policies, _ = await self._known.get()
         return policies
 

@@ -94,7 +94,7 @@ class Lead:
     keeping: "asyncio.Task[None]"
 
     async def kept(self) -> None:
-        """For as long as this process leads. Raises ``LeadershipLost``."""
+        """Wait as long as this process leads. Raises ``LeadershipLost``."""
         await self.keeping
 
     async def end(self) -> None:

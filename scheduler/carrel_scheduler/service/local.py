@@ -1,4 +1,4 @@
-"""One machine: tasks are its processes, their ports are its own, its devices are sampled."""
+"""The environment of one machine: tasks are its processes, and it samples its devices."""
 
 import asyncio
 import os
@@ -93,7 +93,7 @@ class OneMachine:
         return NoExternalPods(access.state)
 
     def host_of(self, _node: str) -> str:
-        """This machine, for every node."""
+        """The loopback address, for every node."""
         return LOOPBACK
 
     def trouble(self) -> str:
@@ -109,7 +109,7 @@ class OneMachine:
         return LedgerNodeGroups(loop.ledger.scoped, loop.enqueue)
 
     async def facts(self) -> Sequence[NodeFacts]:
-        """This machine."""
+        """The facts of this machine."""
         return [self._provider.facts()]
 
     async def begin(

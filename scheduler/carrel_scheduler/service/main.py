@@ -122,11 +122,11 @@ class ServiceEnvironment(Protocol):
         ...
 
     def node_groups(self, loop: Reconciler, /) -> NodeGroupStore:
-        """Where definitions of groups of nodes are kept."""
+        """The store of definitions of node groups."""
         ...
 
     def trouble(self) -> str:
-        """Why no work can run, as a sentence; empty if it can."""
+        """The reason why no work can run, as a sentence; empty if it can."""
         ...
 
     async def begin(
@@ -195,7 +195,7 @@ class SchedulerService:
         self._server = http_server(make_app(self._api_dependencies(live, loads, files, retention)))
 
     def _trouble(self) -> str:
-        """Why no work can run, as a sentence; empty if it can."""
+        """The reason why no work can run, as a sentence; empty if it can."""
         return self._environment.trouble() or self._ledger.trouble
 
     def _add_controllers(self, loads: Loads) -> tuple[TrialController, Studies]:

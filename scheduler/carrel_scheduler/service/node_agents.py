@@ -37,7 +37,7 @@ class ClusterNodeAgents:
         self._waiting: dict[str, NodeReport] = {}
 
     async def node_of(self, token: str) -> str | None:
-        """On which node the agent with this token runs."""
+        """The node of the agent with this token."""
         return await self._tokens.node_of(token)
 
     def take(self, node: str, report: NodeReport) -> None:

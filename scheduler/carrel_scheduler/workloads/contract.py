@@ -24,7 +24,7 @@ from carrel_schema.objects import (
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One waiting workload, in the order of service. ``color``: see ``DeviceHolder``."""
+    """A waiting workload, in the order of service. ``color``: see ``DeviceHolder``."""
 
     position: int
     uid: str
@@ -74,7 +74,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of the event stream: ``workload``, ``deleted`` or ``report``."""
+    """A message of the event stream: ``workload``, ``deleted`` or ``report``."""
 
     type: str
     version: int
@@ -169,7 +169,7 @@ class Live(Protocol):
         ...
 
     def never(self, workload: Workload) -> ReasonInfo | None:
-        """Why no node or quota can ever hold the workload, decided at submission; else ``None``."""
+        """The reason why no node or quota can ever admit the workload; else ``None``."""
         ...
 
     def unsupported_field(self, workload: Workload, /) -> UnsupportedField | None:

@@ -45,7 +45,7 @@ class RetentionRules:
     project_bytes: int = 200 * 2**30
 
     def expires_at(self, area: Area, workload: Workload) -> float | None:
-        """When the files of a workload are removed; ``None``: not by themselves."""
+        """The time at which the files of a workload are removed; ``None``: not by themselves."""
         seconds = {Area.ARTIFACTS: self.artifact_seconds, Area.CHECKPOINTS: self.checkpoint_seconds}
         status, kept = workload.status, seconds.get(area, 0.0)
         if status.phase not in FINAL or status.ended_at is None or not kept:
@@ -105,7 +105,7 @@ class Retention:
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait between two sweeps."""
+        """The pause between two sweeps."""
         return CLUSTER_SWEEP_SECONDS if self._files.by_project else SWEEP_SECONDS
 
     async def sweep(self) -> None:

@@ -85,7 +85,7 @@ def _cause(text: str) -> str:
 
 
 def _end(text: str) -> str:
-    """With a full stop, and no longer than a line or two."""
+    """A text with a full stop, cut to a line or two."""
     short = " ".join(text.split())[:240].rstrip(". ")
     return f"{short}."
 

@@ -327,7 +327,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         return await super()._start_reflector(kind, reflector_class, replace=again, **kwargs)
 
     async def _go_on(self) -> None:
-        """With a start of a Hub that is no more: its overrides, and the tokens it wrote down."""
+        """Resume a start of an earlier Hub process: its overrides, and the tokens it wrote down."""
         await self.apply_group_overrides()
         with self._refusals():
             if not await self._has_secret():

@@ -320,7 +320,7 @@ def _checkpoint(workload: Workload, now: float) -> str:
 
 
 def _preemption(workload: Workload, now: float) -> str:
-    """When, for whom, under which rule, what was lost."""
+    """The words about the last preemption: when, for whom, under which rule, what was lost."""
     facts = workload.status.last_preemption
     if facts is None:
         return ""

@@ -128,7 +128,7 @@ def _row(device: "Device") -> list[str]:
 
 
 def _matrix(node: "Node") -> list[list[str]]:
-    """How each pair of GPUs is connected, as `nvidia-smi topo -m` shows it."""
+    """The connections of each pair of GPUs, as `nvidia-smi topo -m` shows them."""
     near = {frozenset((link.first, link.second)): link.hops for link in node.links}
     indices = [device.index for device in node.devices]
 

@@ -185,7 +185,7 @@ def _follow(job: "Workload") -> None:
 def _body(
     written: Mapping[str, Any], name: str, command: list[str], chosen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One request: the options given, over the fields of a file."""
+    """A request: the options given, over the fields of a file."""
     kinds = [written["kind"]] if "kind" in written else [one.name for one in options.KINDS]
     before = {key: value for key, value in written.items() if key != "kind"}
     asked = options.read(chosen, Surface.CLI, kinds, written=before)

@@ -24,7 +24,7 @@ EVENTS: Final = "text/event-stream"
 
 
 def gateway_url(service: str, environ: Mapping[str, str] | None = None) -> str:
-    """Where the gateway of a service answers, without a final slash."""
+    """The address of the gateway of a service, without a final slash."""
     env = os.environ if environ is None else environ
     address = env.get("CARREL_GATEWAY_URL", "")
     if address and env.get("CARREL_URL", "").rstrip("/") == service.rstrip("/"):
@@ -33,7 +33,7 @@ def gateway_url(service: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 class AsyncEndpoint:
-    """One endpoint, or one route of any other work. Methods raise ``CarrelError``."""
+    """An endpoint, or a route of any other work. Methods raise ``CarrelError``."""
 
     def __init__(self, transport: Transport, project: str, name: str, route: str = "") -> None:
         self._transport = transport

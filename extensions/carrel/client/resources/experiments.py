@@ -12,7 +12,7 @@ LOG_PAGE: Final = 10_000
 
 
 def experiment_path(project: str, name: str, part: str) -> str:
-    """Where a part of an experiment lies."""
+    """The path of a part of an experiment."""
     return f"/experiments/{segment(project)}/{segment(name)}/{part}"
 
 

@@ -213,7 +213,7 @@ def _lies_in(path: str, folder: str) -> bool:
 def _places(
     files: Sequence[StoredFile], wanted: str, target: Path
 ) -> Iterator[tuple[StoredFile, Path]]:
-    """Where each file goes. Raises ``BadSetting`` for a path that leads elsewhere."""
+    """The target of each file. Raises ``BadSetting`` for a path that leads elsewhere."""
     base = target / PurePosixPath(wanted).name if wanted and target.is_dir() else target
     for one in files:
         path = PurePosixPath(one.path)

@@ -38,7 +38,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How one call ended: with a value, or with an error."""
+    """The outcome of a call: a value, or an error."""
 
     index: int
     name: str
@@ -205,7 +205,7 @@ def _outcome(name: str, index: int, content: bytes) -> CallOutcome:
 
 
 def _why(made: Workload, row: TrialOut | None) -> NoResult:
-    """Why an item returned nothing."""
+    """The reason why an item returned nothing."""
     if row is not None and row.error:
         return NoResult(row.error)
     return NoResult(f"`{made.name}` ended, was stopped or was removed before this item was called.")

@@ -56,7 +56,7 @@ def _as_administrator(name: str) -> None:
 
 
 def _as_user(name: str) -> None:
-    """In a user namespace that maps this user only."""
+    """Enter a user namespace that maps this user only."""
     user, group = os.getuid(), os.getgid()
     _unshare(_NEW_USERS | _NEW_NAMES)
     own = Path("/proc/self")

@@ -1,4 +1,4 @@
-"""How a notebook job reports: its progress, and the problem that ends it."""
+"""Reports of a notebook job: its progress, and the problem that ends it."""
 
 from typing import Any, Final
 

@@ -29,14 +29,14 @@ def sent_along(spec: RunSpec) -> bool:
 
 
 def find(spec: RunSpec) -> Path:
-    """Where the notebook lies."""
+    """The path of the notebook."""
     if sent_along(spec):
         return spec.sent_along
     return Path(spec.path).expanduser().absolute()
 
 
 def working_folder(spec: RunSpec) -> Path:
-    """Where cells run: the notebook's own folder; the job's for one that was sent along."""
+    """The folder in which cells run: the notebook's own; the job's for one that was sent along."""
     return Path.cwd() if sent_along(spec) else find(spec).parent
 
 

@@ -52,7 +52,7 @@ class RunSpec:
 
     @property
     def sent_along(self) -> Path:
-        """Where the notebook lies if it came with the request."""
+        """The path of a notebook that came with the request."""
         return self.task_dir / self.path
 
 

@@ -48,7 +48,7 @@ class Process:
             self._ready().send(order)
 
     def wait(self, seconds: float) -> TrialEnd | None:
-        """How the trial ended; ``None``: it runs still after so long."""
+        """The end of the trial; ``None``: it runs still after so long."""
         connection = self._ready()
         try:
             found: TrialEnd | None = connection.recv() if connection.poll(seconds) else None

@@ -38,7 +38,7 @@ def data() -> tuple[Samples, Samples]:
 
 
 class Network:
-    """One hidden layer, softmax on top, plain gradient descent."""
+    """A network with one hidden layer, softmax on top, and plain gradient descent."""
 
     def __init__(self, seed: int, hidden: int = 32) -> None:
         self.seed = seed

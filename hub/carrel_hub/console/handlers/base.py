@@ -117,7 +117,7 @@ class SafePage(RequestHandler):
 
     @override
     def get_current_user(self) -> None:
-        """No user: pages ask the Hub in ``prepare``, as Tornado's own way would block the loop."""
+        """Return no user: pages ask the Hub in ``prepare``, as Tornado's way blocks the loop."""
 
     @override
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:

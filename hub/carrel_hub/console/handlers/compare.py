@@ -39,7 +39,7 @@ class _Comparing(SignedInPage):
         return list(dict.fromkeys(found))
 
     async def runs(self, named: list[tuple[str, str]], *, curves: bool) -> list[ComparedRun]:
-        """These runs, as far as the reader may see them."""
+        """The runs of these names that the reader may see."""
         try:
             return await runs_of(self.client, named, self.console.clock(), curves=curves)
         except BadSetting as error:

@@ -18,7 +18,7 @@ from carrel_schema.answers import DepartmentFields
 
 
 class DepartmentPage(SignedInPage):
-    """One department, or a new one where no name is given."""
+    """The page of one department, or of a new one where no name is given."""
 
     @override
     async def get(self, name: str = "") -> None:

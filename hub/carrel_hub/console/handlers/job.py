@@ -1,4 +1,4 @@
-"""One workload: its page, its buttons and its deletion."""
+"""The page of one workload, its buttons and its deletion."""
 
 import asyncio
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class JobPage(SignedInPage):
         return (await self.client.gpu_use([job.uid])).get(job.uid, ())
 
     async def _estimate(self, job: Workload, now: float) -> str:
-        """When the workload is likely to start or end, in words."""
+        """The estimate of when the workload starts or ends, in words."""
         if job.at_rest or job.spec.kind in estimate.UNTIL_STOPPED:
             return ""
         return estimate.sentence(job, await estimate.read(self.client, job, now), now)

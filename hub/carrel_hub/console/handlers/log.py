@@ -21,7 +21,7 @@ _MOST_SEARCHED: Final = 20_000_000
 
 
 class LogFile(SignedInPage):
-    """All output of one attempt, as a file."""
+    """The whole output of one attempt, as a file."""
 
     @override
     async def get(self, project: str, name: str) -> None:

@@ -18,7 +18,7 @@ class ModelsPage(SignedInPage):
 
 
 class ModelPage(SignedInPage):
-    """One model with its versions, the newest first."""
+    """The page of one model with its versions, the newest first."""
 
     @override
     async def get(self, project: str, name: str) -> None:

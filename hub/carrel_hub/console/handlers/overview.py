@@ -55,7 +55,7 @@ class HomePage(SignedInPage):
 
 
 class ClusterPage(SignedInPage):
-    """All GPUs, and the work on them."""
+    """The page of all GPUs, and the work on them."""
 
     @override
     async def get(self) -> None:

@@ -29,7 +29,7 @@ _SHOWN_BACK = SHOWN_BACK - {403, 404}
 
 
 class ProjectsPage(SignedInPage):
-    """One quota line each, to one scale."""
+    """The page of all projects: a quota line each, to one scale."""
 
     @override
     async def get(self) -> None:
@@ -80,7 +80,7 @@ def searched(page: SignedInPage) -> str:
 
 
 class ProjectPage(SignedInPage):
-    """One project: use, members, work; for admins its rules, edited in place."""
+    """The page of one project: use, members, work; for admins its rules, edited in place."""
 
     @override
     async def get(self, name: str) -> None:

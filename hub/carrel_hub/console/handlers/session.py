@@ -8,7 +8,7 @@ from carrel_hub.console.handlers.base import HEADERS, SafePage
 
 
 class SignInCallback(HubOAuthCallbackHandler, SafePage):
-    """Where the Hub sends browsers back to, with the code that becomes the token."""
+    """The OAuth callback of the console: the Hub's code becomes the token."""
 
     @override
     def get_current_user(self) -> None:

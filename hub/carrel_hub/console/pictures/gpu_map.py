@@ -156,7 +156,7 @@ def _words(device: Device, link: Link, now: float) -> Markup:
 
 
 def _busy(device: Device, now: float) -> str:
-    """How busy a device in use is; nothing where nobody knows (simulated ones do no work)."""
+    """The utilization of a device in words; empty where it is unknown or simulated without work."""
     since = [holder.since for holder in device.holders if holder.state != "held"]
     if not since or (device.simulated and not device.utilization):
         return ""

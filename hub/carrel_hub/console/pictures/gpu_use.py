@@ -22,7 +22,7 @@ IDLE_SECONDS: Final = 900.0
 
 
 def use_line(points: Sequence[GpuUsePoint], gpus: float) -> Markup:
-    """How hard ``gpus`` GPUs worked, with the last and the mean value in words."""
+    """A chart of the use of ``gpus`` GPUs, with the last and the mean value in words."""
     if not points:
         return Markup('<span class="quiet small">no measurement</span>')
     whole = max(gpus, 1e-6)
@@ -33,7 +33,7 @@ def use_line(points: Sequence[GpuUsePoint], gpus: float) -> Markup:
 
 
 def memory_line(points: Sequence[GpuUsePoint]) -> Markup:
-    """How much GPU memory was in use, with the last and the largest amount in words."""
+    """A chart of the used GPU memory, with the last and the largest amount in words."""
     if not points:
         return Markup('<span class="quiet small">no measurement</span>')
     most = max(point.memory_mib for point in points)
@@ -44,7 +44,7 @@ def memory_line(points: Sequence[GpuUsePoint]) -> Markup:
 
 
 def idle_seconds(points: Sequence[GpuUsePoint], now: float) -> float | None:
-    """For how long its GPUs have done nothing; ``None`` while they work or are not measured."""
+    """Seconds for which the GPUs have been idle; ``None`` while they work or are not measured."""
     if not points or now - points[-1].at > FRESH_SECONDS or points[-1].gpus > WORKING:
         return None
     worked = [point.at for point in points if point.gpus > WORKING]

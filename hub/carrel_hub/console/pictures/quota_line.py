@@ -81,7 +81,7 @@ def quota_text(project: Project) -> str:
 
 
 def scale_of(project: Project) -> float:
-    """How many GPUs the full width of the bar stands for when the project is drawn alone."""
+    """The number of GPUs of the bar's full width when the project is drawn alone."""
     amounts = amounts_of(project)
     used = amounts.inside + amounts.borrowed
     firm = max(amounts.guaranteed or 0.0, used, 1.0)

@@ -13,7 +13,7 @@ from carrel_hub.console.pictures.svg import element
 
 @dataclass(frozen=True, slots=True)
 class ShownState:
-    """One state as people see it. ``tone`` names the colour in the style sheet."""
+    """A state as pages show it. ``tone`` names its colour in the style sheet."""
 
     word: str
     tone: str

@@ -25,7 +25,7 @@ ASSET_FLAGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """One choice: the value, and its text."""
+    """A choice of a field: the value, and its text."""
 
     value: str
     text: str
@@ -123,7 +123,7 @@ def _is_meant(asset: AssetOut, locked_by: str | None) -> bool:
 
 
 def _named(assets: Iterable[AssetOut]) -> list[FormChoice]:
-    """One for each name: of several the narrowest counts, whose description is shown."""
+    """A choice for each name: of several assets the one of the narrowest scope describes it."""
     found: dict[str, FormChoice] = {}
     for one in assets:
         about = f": {one.description}" if one.description else ""

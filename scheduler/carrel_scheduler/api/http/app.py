@@ -77,7 +77,7 @@ def make_app(
 
 
 def routes(operations: Sequence[Operation], services: Services) -> list[URLSpec]:
-    """One route for each path, with the operations of its methods."""
+    """A route for each path, with the operations of its methods."""
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         root = services.deps.prefix + ("" if operation.rooted else ROOT)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class CommandHandler(TerminalHandler):
-    """One command, whose input arrives as binary messages."""
+    """A connection to a command, whose input arrives as binary messages."""
 
     running: CommandSession
 

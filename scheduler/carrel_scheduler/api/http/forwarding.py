@@ -40,7 +40,7 @@ thread.join()
 
 
 class ForwardHandler(CommandHandler):
-    """One connection to a port: the command passes its bytes on."""
+    """A connection to a port: the command passes its bytes on."""
 
     @override
     async def open_session(self, task: TaskId) -> CommandSession:

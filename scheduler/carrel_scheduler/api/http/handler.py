@@ -54,7 +54,7 @@ class ApiHandler(web.RequestHandler):
 
     @override
     def set_default_headers(self) -> None:
-        """No sniffing, no caching, no banner."""
+        """Set headers against sniffing and caching, and remove the banner."""
         self.clear_header("Server")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")
@@ -91,7 +91,7 @@ class ApiHandler(web.RequestHandler):
 
     @property
     def origin(self) -> Origin:
-        """Where the request came from."""
+        """The origin of the request."""
         return origin_of(self.request.headers, self.request.remote_ip or "")
 
     async def note(self, call: Call) -> None:

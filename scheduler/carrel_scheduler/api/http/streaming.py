@@ -15,7 +15,7 @@ LONGEST_WAIT_SECONDS: Final = 30.0
 
 
 class StreamSender:
-    """One answer in pieces. The source is always closed in the end, whoever went first."""
+    """Sends one answer in pieces. The source is closed in the end, whichever side ended first."""
 
     def __init__(self, handler: web.RequestHandler, stream: StreamedResponse) -> None:
         self._handler, self._stream = handler, stream

@@ -33,7 +33,7 @@ MOST_CELLS: Final = 10_000
 
 
 class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
-    """One terminal; access is checked like everywhere, before the connection is upgraded."""
+    """A websocket to a terminal; access is checked before the connection is upgraded."""
 
     session: ExecSession | CommandSession | None = None
     call: Call

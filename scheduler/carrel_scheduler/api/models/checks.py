@@ -104,7 +104,7 @@ def _limits(asked: Work, has_gpus: bool) -> None:
 
 
 def _stall(asked: Work, has_gpus: bool) -> None:
-    """Only jobs with GPUs stand still, and only those that may run again are restarted."""
+    """Check the fields about stalling: only jobs with GPUs have them, restarts only some kinds."""
     for field in ("restart_when_stalled", "stall_after_seconds"):
         if getattr(asked, field) is None:
             continue

@@ -22,7 +22,7 @@ TrialNumber = Annotated[int, Constraint(ge=0, le=100_000)]
 
 
 class StepValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value of the metric; without ``step`` it belongs to the step after the last one."""
+    """A value of the metric; without ``step`` it belongs to the step after the last one."""
 
     step: Step | None = None
     value: Number

@@ -16,7 +16,7 @@ TaskIndex = Annotated[int, Constraint(ge=0, le=10_000)]
 
 
 class NoQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """No parameters."""
+    """The query of operations without parameters."""
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:
 
 
 def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
-    """One task's output, or that of all as one."""
+    """The output of one task, or that of all tasks merged."""
     engine, meta = call.services.deps.engine, call.workload.meta
     request = LogRequest(
         attempt=query.attempt,

@@ -52,7 +52,7 @@ class HubClient:
     async def call(
         self, method: str, path: str, *, token: str | None = None, json: Any = None
     ) -> HubAnswer:
-        """One call; 5xx and no answer raise ``IdentityUnavailable``."""
+        """Call the Hub; 5xx and no answer raise ``IdentityUnavailable``."""
         headers = {"Authorization": f"token {token or self._token}"}
         try:
             async with self._open().request(

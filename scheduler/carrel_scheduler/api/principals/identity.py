@@ -46,12 +46,12 @@ class Principal:
 
     @property
     def admin(self) -> bool:
-        """May do everything but the spawner's part."""
+        """Whether it may do everything but the spawner's part."""
         return ADMIN in self.scopes
 
     @property
     def spawner(self) -> bool:
-        """Is the Hub's spawner, which acts for users."""
+        """Whether it is the Hub's spawner, which acts for users."""
         return SPAWN in self.scopes
 
     @property

@@ -66,7 +66,7 @@ class ServiceAccountIdentity:
         self._stored = defaultdict[str, float](float)
 
     async def last_uses(self) -> Mapping[str, float]:
-        """When tokens were used last, by their id; those that never were are left out."""
+        """The times of the last use of tokens, by their id; those never used are left out."""
         stored = (await self._known.get()).used
         return {**stored, **self._used}
 

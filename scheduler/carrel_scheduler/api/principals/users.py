@@ -128,7 +128,7 @@ class HubUsers:
 
 
 class NoUsers:
-    """For a Hub that does not manage users for Carrel."""
+    """The users of a Hub that does not manage users for Carrel."""
 
     def __getattr__(self, name: str) -> Any:
         """Every question is answered by a refusal."""

@@ -208,7 +208,7 @@ class Copies:
         return [record.copy for record in await self._deps.ledger.copies(kind, project, name)]
 
     async def find(self, kind: CopyKind, project: str, name: str, version: str) -> CopyRecord:
-        """One copy. Raises ``Missing``."""
+        """Find a copy. Raises ``Missing``."""
         for record in await self._deps.ledger.copies(kind, project, name):
             if str(record.copy.version) == version:
                 return record
@@ -235,7 +235,7 @@ class Copies:
 
 
 def folder_of(area: Area, workload: Workload) -> StoredFolder:
-    """Where files of a workload lie."""
+    """The folder of a workload's files."""
     return StoredFolder(area, workload.meta.project, workload.meta.uid)
 
 

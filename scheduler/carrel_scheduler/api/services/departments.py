@@ -24,7 +24,7 @@ class Departments:
         self._ledger, self._rules, self._live = ledger, rules, live
 
     async def all(self) -> list[Department]:
-        """All, by name."""
+        """All departments, by name."""
         page = await self._ledger.list(Department)
         return sorted(page.items, key=lambda one: one.meta.name)
 

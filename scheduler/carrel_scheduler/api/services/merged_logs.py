@@ -16,7 +16,7 @@ SORTED_WITHIN_SECONDS: Final = 0.05
 
 
 class _Source:
-    """One task's log, line by line, each with the time at which it was written."""
+    """The log of one task, line by line, each with the time at which it was written."""
 
     def __init__(self, name: str, pieces: AsyncIterator[bytes]) -> None:
         self.prefix = f"[{name}] ".encode()

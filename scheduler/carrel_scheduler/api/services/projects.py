@@ -91,7 +91,7 @@ class Projects:
         return found
 
     async def get(self, name: str) -> Project:
-        """One; raises ``Missing``."""
+        """Read a project; raises ``Missing``."""
         try:
             return await self._deps.ledger.get(Project, name)
         except ObjectNotFound:
@@ -286,7 +286,7 @@ class Projects:
             return await self._deps.membership.users(name)
 
     async def members_of_shared(self, projects: Collection[Project]) -> dict[str, int]:
-        """How many members each of these has whose users share it, as far as the Hub tells."""
+        """The number of members of each project whose users share it, as far as the Hub tells."""
         found: dict[str, int] = {}
         for one in projects:
             if one.spec.user_order == "fair-share":

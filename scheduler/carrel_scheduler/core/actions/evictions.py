@@ -120,7 +120,7 @@ def _improve(cycle: Cycle, job: Job, wishes: "_Wishes") -> bool:
 
 
 class _Wishes:
-    """How many wishes of tasks each node satisfies, wherever they failed before."""
+    """The number of tasks' preferences that each node satisfies, wherever they failed before."""
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
@@ -135,14 +135,14 @@ class _Wishes:
         )
 
     def met(self, job: Job, indices: Iterable[int]) -> int:
-        """How many wishes these tasks have satisfied together where they lie, or will."""
+        """The number of preferences that these tasks have satisfied where they lie, or will."""
         return sum(
             self._of(job.shape.classes[index])[0].item(self._cycle.moves.place_of(job, index).node)
             for index in indices
         )
 
     def _of(self, cls: int) -> tuple[Counts, int]:
-        """Of a class of tasks: wishes by node, and the most where one of them fits now."""
+        """The preferences of a class of tasks by node, and the most where one of them fits now."""
         if cls not in self._found:
             state = self._cycle.state
             counts = self._cycle.counts_kept(cls, soon=True)

@@ -140,7 +140,7 @@ class Capacity:
         return self._totals[: len(self._column_ids)]
 
     def columns_of(self, class_ids: Counts) -> Counts:
-        """Where classes with waiting tasks stand, -1 for others; until a class comes or goes."""
+        """Columns of classes with waiting tasks, -1 for others; valid until classes change."""
         return self._column_of.take(class_ids)
 
     def counts(self, view: Layer, class_id: int, nodes: Counts | None = None) -> Counts:
@@ -192,7 +192,7 @@ class Capacity:
             counts[node] = found
 
     def _plain(self, class_id: int) -> tuple[Bools, list[tuple[int, int]]]:
-        """Where a class may run and what it asks of hosts, kept until nodes change."""
+        """The nodes on which a class may run and its host requests, cached until nodes change."""
         known = self._plain_known.get(class_id)
         if known is None or known[0] != self._nodes.version:
             mask = self._eligible.of(self._classes.request(class_id))

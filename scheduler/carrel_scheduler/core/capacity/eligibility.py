@@ -33,7 +33,7 @@ Value = TypeVar("Value", str, frozenset[str])
 
 @dataclass(slots=True)
 class _Codes(Generic[Value]):
-    """One attribute of all nodes as small integers: ``column[slot]`` is the number of its value."""
+    """An attribute of all nodes as small integers: ``column[slot]`` is the number of its value."""
 
     column: Counts
     numbers: dict[Value, int] = field(default_factory=dict)

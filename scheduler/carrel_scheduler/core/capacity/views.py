@@ -23,7 +23,7 @@ GPU = 0
 
 
 class CapacityView(Enum):
-    """Which free is looked at."""
+    """The kind of free capacity that is looked at."""
 
     BEFORE = auto()
     """Idle when the cycle began."""
@@ -64,7 +64,7 @@ class FitCounts:
         return found * self.mask
 
     def total(self, resources: Sequence[int] | None = None) -> int:
-        """How many on all nodes."""
+        """The number of tasks that fit on all nodes."""
         return int(self.counts(resources).sum())
 
 
@@ -100,7 +100,7 @@ class CapacityViews:
 
     @property
     def looks(self) -> int:
-        """How many pairs of view and class have been computed."""
+        """The number of computed pairs of view and class."""
         return len(self._parts)
 
     def layer(self, view: CapacityView) -> Layer:
@@ -124,7 +124,7 @@ class CapacityViews:
         return found
 
     def total(self, view: CapacityView, cls: int, resources: tuple[int, ...] | None = None) -> int:
-        """How many tasks of a class fit on all nodes, counting only these resources."""
+        """The number of tasks of a class that fit on all nodes, counting only these resources."""
         if self._lasting is not None and view in LASTING:
             return self._lasting().total(view, cls, resources)
         key = (self._plain(view), cls, resources)

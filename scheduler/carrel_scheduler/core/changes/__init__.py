@@ -1,1 +1,1 @@
-"""How each event changes the state: one file per kind of thing, functions over the state."""
+"""Changes of the state by events: one file per kind of thing, functions over the state."""

@@ -194,7 +194,7 @@ class Cycle:
         return self._given[1]
 
     def waited_s(self, job: Job) -> float:
-        """For how long the job has waited since its submission or last eviction."""
+        """Seconds for which the job has waited since its submission or last eviction."""
         return self.now - self._since(job)
 
     def within_share(self, job: Job, indices: Sequence[int]) -> bool:

@@ -195,7 +195,7 @@ class Moves:
         }
 
     def place_of(self, job: Job, index: int) -> Footprint:
-        """Where a task lies, or will."""
+        """The footprint of a task, where it lies or will."""
         uid = job.spec.uid
         for places in (self.started.get(uid), self.reserved.get(uid)):
             if places is not None and index in places:
@@ -329,5 +329,5 @@ class Moves:
 
 
 def popcount(masks: Masks) -> Counts:
-    """How many bits of each are set."""
+    """The number of set bits of each mask."""
     return np.bitwise_count(masks).astype(np.int64)

@@ -212,7 +212,7 @@ def _empty(cycle: Cycle) -> Layer:
 
 
 def _on_empty_nodes(cycle: Cycle, cls: int) -> int:
-    """How many tasks of a class empty nodes would hold."""
+    """The number of tasks of a class that empty nodes would hold."""
     state, memory = cycle.state, cycle.state.cache
     if memory.empty_version != state.nodes.version:
         memory.empty.clear()

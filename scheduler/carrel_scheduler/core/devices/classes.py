@@ -18,7 +18,7 @@ from carrel_scheduler.core.resources import MILLI, Triple
 
 
 class GpuForm(IntEnum):
-    """How a request asks for GPUs."""
+    """The form of a request for GPUs."""
 
     NONE = 0
     WHOLE = 1
@@ -153,7 +153,7 @@ class Classes:
         return self.devices(class_id), size, request.cpu_milli, request.memory_mib
 
     def devices(self, class_id: int) -> int:
-        """How many devices a task holds."""
+        """The number of devices that a task holds."""
         kind = self.kinds[class_id]
         if kind.form is GpuForm.NONE:
             return 0

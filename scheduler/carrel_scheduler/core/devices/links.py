@@ -136,7 +136,7 @@ def _twins(hops: tuple[tuple[int, ...], ...], one: int, other: int) -> bool:
 
 
 def _parts(links: Links, available: int, free: int) -> list[list[int]]:
-    """Of each group the available devices, those that are free already apart from the others."""
+    """The available devices of each group, those that are free already apart from the others."""
     parts = [
         [device for device in group if mask >> device & 1]
         for group in links.groups
@@ -151,7 +151,7 @@ def _inner(links: Links, group: list[int]) -> int:
 
 
 def _ways(sizes: list[int], wanted: int) -> int:
-    """In how many ways ``wanted`` can be split over groups of these sizes."""
+    """The number of ways to split ``wanted`` over groups of these sizes."""
     ways = [1] + [0] * wanted
     for size in sizes:
         ways = [sum(ways[max(0, n - size) : n + 1]) for n in range(wanted + 1)]

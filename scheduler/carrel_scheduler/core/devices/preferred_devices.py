@@ -120,6 +120,6 @@ def _masked(view: DeviceCapacity, devices: Devices | list[int]) -> DeviceCapacit
 
 
 def _count(kind: GpuKind, hardware: Hardware, view: DeviceCapacity) -> int:
-    """How many tasks with a share of several devices fit."""
+    """The number of tasks with a share of several devices that fit."""
     share = share_on(kind, hardware.gpu_memory_mib)
     return int(shares.counts(view.devices[:, None], share, kind.devices)[0]) if share else 0

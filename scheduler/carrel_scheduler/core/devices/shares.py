@@ -150,6 +150,6 @@ def _needed_first(order: list[int], fits: list[int], each: int, tasks: int) -> l
 
 
 def _most(fits: list[int], each: int) -> int:
-    """How many tasks fit: the formula of the module for one node."""
+    """The number of tasks that fit: the formula of the module for one node."""
     rising = sorted(fits)
     return min(sum(rising[: len(rising) - j]) // (each - j) for j in range(each))

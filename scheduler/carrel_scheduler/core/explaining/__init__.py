@@ -1,1 +1,1 @@
-"""Why a workload waits or is evicted: one reason each, with the facts behind it."""
+"""Reasons why workloads wait or are evicted: one each, with the facts behind it."""

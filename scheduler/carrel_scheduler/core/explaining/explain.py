@@ -97,7 +97,7 @@ class Explainer:
         self._of_room: dict[Key, Reason | None] = {}
 
     def of(self, job: Job) -> Reason:
-        """Why a job waits or starts."""
+        """The reason why a job waits or starts."""
         cycle, uid = self._cycle, job.spec.uid
         if uid in cycle.moves.started:
             return self._starting(job)

@@ -69,7 +69,7 @@ def all_nodes(state: "Columns") -> CapacityViews:
 
 
 def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
-    """Which quota or limit of its queues can never admit the workload, or ``None``."""
+    """The reason of a quota or limit of its queues that never admits the workload, or ``None``."""
     fixed = NONE if kind is Preemptibility.YES else shape.first
     found = permanent_violation(state.queues.table, queue, shape.first, fixed)
     if found is None:
@@ -86,7 +86,7 @@ def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -
 
 
 def on_nodes(state: "Columns", shape: Shape, views: CapacityViews) -> Reason | None:
-    """Why the nodes can never hold the workload, or ``None``."""
+    """The reason why the nodes can never hold the workload, or ``None``."""
     for cls, need in needs(shape, shape.first_step).items():
         parts = views.parts(CapacityView.WHOLE, cls)
         if not parts.mask.any():
@@ -211,7 +211,7 @@ def _nodes_with_rest(
 def too_wide(
     state: "Columns", shape: Shape, views: CapacityViews, view: CapacityView, cls: ReasonClass
 ) -> Reason | None:
-    """No domain that the tasks must share holds them, or there are too few to keep them apart."""
+    """The reason where no domain holds the tasks, or there are too few to keep them apart."""
     return _level(state, shape, views, view, cls) or _apart(state, shape, views, view, cls)
 
 

@@ -32,7 +32,7 @@ class Reclaimable:
         self._known: dict[Key, Triple] = {}
 
     def takeable(self, asker: "Preemptor") -> Triple:
-        """At most so much of each resource could be freed for a preemptor."""
+        """Upper bounds of each resource that could be freed for a preemptor."""
         victims, key = self._all(), (asker.queue, asker.priority)
         known = self._own.get(key)
         if known is None:

@@ -379,7 +379,7 @@ class Shortage:
         return found
 
     def _in_pieces(self, question: Question, cls: int, resource: int) -> int:
-        """How much is idle in pieces that are of use: whole devices for whole ones."""
+        """The idle amount in usable pieces: whole devices for whole ones."""
         key = (question.shape.id, question.step, resource)
         found = self._pieces.get(key)
         if found is None:

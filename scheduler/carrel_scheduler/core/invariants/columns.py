@@ -157,7 +157,7 @@ def job_columns_equal_recount(state: Columns) -> list[str]:
 
 
 def victims_equal_recount(state: Columns) -> list[str]:
-    """How many tasks may be evicted of each queue and priority, and what they hold."""
+    """The kept counts of tasks that may be evicted, by queue and priority, equal a recount."""
     counted: dict[int, dict[int, Victims]] = {}
     for job in jobs_of(state):
         core, by_priority = core_of(job), counted.setdefault(job.queue, {})
@@ -178,7 +178,7 @@ def _is_victim(job: Job, one: TaskAllocation, core: Container[int]) -> bool:
 
 
 def class_counts_equal_recount(state: Columns) -> list[str]:
-    """How many rows and partial jobs retain each class."""
+    """The kept counts of rows and partial jobs that retain each class equal a recount."""
     counted: Counter[int] = Counter()
     for row in state.waiting:
         counted.update(set(row.shape.classes))

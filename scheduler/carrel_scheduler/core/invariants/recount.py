@@ -36,7 +36,7 @@ class TaskAllocation:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The task's name in messages."""
         return f"{self.job.uid}[{self.index}]"
 
 
@@ -114,7 +114,7 @@ def below_minimum(group: Group, there: Iterable[bool]) -> bool:
 
 
 def tasks_in(group: Group) -> int:
-    """How many tasks a tree has."""
+    """The number of tasks of a tree."""
     return len(group.requests) if group.is_leaf else sum(map(tasks_in, group.groups))
 
 

@@ -1,4 +1,4 @@
-"""One sentence for each kind of reason: what is short, who holds it, which rule forbids it."""
+"""Sentences of reasons: what is short, who holds it, which rule forbids it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def _borrowers(holders: list[Holder], reader: Reader) -> str:
 
 
 def _in_use(reason: Reason) -> str:
-    """How much of the resource is free, out of ``bound``."""
+    """The phrase about how much of the resource is free, out of ``bound``."""
     free = max(0, reason.requested - reason.short)
     if reason.bound <= 0:
         return "there is none to be had"
@@ -161,7 +161,7 @@ def _instances(reason: Reason) -> str:
 
 
 def divided_gpus(reason: Reason) -> str:
-    """Which nodes have GPUs that are divided, and what to ask for instead."""
+    """The sentence about nodes whose GPUs are divided, and what to ask for instead."""
     where = join([f"`{node}`" for node in reason.divided])
     told = f"GPUs of {where} are divided into MIG instances"
     if not reason.instead:

@@ -36,7 +36,7 @@ def fitting(profile: Profile) -> bytes:
 
 
 def count(profile: Profile, masks: Iterable[int]) -> int:
-    """How many more instances of the profile fit on devices with these free slots."""
+    """The number of further instances of the profile that fit on devices with these free slots."""
     table = fitting(profile)
     return sum(table[free] for free in masks)
 

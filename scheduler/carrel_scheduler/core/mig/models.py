@@ -284,7 +284,7 @@ class GpuRequest(Protocol):
 
     @property
     def gpu_devices(self) -> int:
-        """On how many GPUs the task has its share."""
+        """The number of GPUs on which the task has its share."""
         ...
 
     @property

@@ -167,7 +167,7 @@ class FreeCapacity:
     # Questions
 
     def usable(self, place: Footprint) -> int:
-        """How many devices of a place are usable again once it is free."""
+        """The number of devices of a place that are usable again once it is free."""
         return sum(self.open.item(device, place.node) for device in place.devices)
 
     def has(self, places: Iterable[Footprint], *, soon: bool) -> bool:
@@ -194,7 +194,7 @@ class FreeCapacity:
         )
 
     def overdrawn(self, places: Iterable[Footprint]) -> list[int]:
-        """How much more is reserved than there will be: of each device and amount of each place."""
+        """The amounts by which devices and nodes of places are overcommitted by reservations."""
         free, releasing, reserved = self.free, self.releasing, self.reserved
         found = []
         for place in places:

@@ -1,1 +1,1 @@
-"""Whom to evict or to move so that waiting work fits: reclaim, preempt, both, consolidate."""
+"""Choice of victims and of tasks to relocate: reclaim, preempt, both, consolidate."""

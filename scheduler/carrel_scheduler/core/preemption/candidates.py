@@ -68,7 +68,7 @@ class VictimTable:
         return [job for job in found.values() if self.cycle.is_left_alone(job, preemptors)]
 
     def that_hold(self, excess: Counts) -> "VictimTable":
-        """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
+        """The units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
         host, rows = self.cycle.state.tasks.host, self.rows
         queue = self.cycle.state.jobs.queue.take(self.job)
         useful = (excess[:, 0] > 0).take(queue) & (self.gpu > 0)
@@ -82,7 +82,7 @@ class VictimTable:
         return self.only(units)
 
     def only(self, units: Bools) -> "VictimTable":
-        """Only these units, (U,)."""
+        """The table of these units, (U,)."""
         if units.all():
             return self
         kept = units.take(self.unit)

@@ -92,7 +92,7 @@ def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
 
 
 def _make_places(cycle: Cycle, job: Job, step: Step, make: MakePlace) -> list[NodeTask] | None:
-    """All who move so that each task has its place; ``None`` where some has none."""
+    """All moves that make a place for each task; ``None`` where a task gets none."""
     cause = Cause(Token.CONSOLIDATED, job)
     left, going = list(step), list[NodeTask]()
     tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
@@ -135,7 +135,7 @@ def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list
 def _cleared(
     cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
 ) -> Iterator[list[NodeTask]]:
-    """One way to clear a place after the other; whoever asks for the next takes the last back."""
+    """Yield ways to clear a place; asking for the next one takes back the last."""
     staying = [one for one in site.here if not cycle.moves.evicted.item(one.row)]
     for going in tasks_to_move(cycle, job.shape.cls, site.node, staying):
         if have_places(cycle, going) and _tell_to_move(cycle, job, index, site, going, cause):

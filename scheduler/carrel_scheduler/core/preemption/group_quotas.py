@@ -104,7 +104,7 @@ class GroupGuarantees(GroupRights):
         )
 
     def spare(self, table: VictimTable) -> VictimTable:
-        """Only units that may all be taken together: of a queue in a group those that go first."""
+        """The units that may all be taken together: of a queue in a group those that go first."""
         jobs = self._cycle.state.jobs
         nodes = self._cycle.state.tasks.node.take(table.rows)
         group = np.where(table.gpu > 0, self._groups.groups_of(nodes), NO_GROUP)
@@ -201,7 +201,7 @@ def confined(cycle: Cycle, job: Job, nodes: Bools) -> Iterator[None]:
 
 
 def staying(cycle: Cycle, job: Job, indices: Iterable[int]) -> AbstractContextManager[None]:
-    """These running tasks of a job move within their groups where its quotas there cover them."""
+    """Keep these running tasks of a job within their groups where its quotas there cover them."""
     home = home_of(cycle, job, indices)
     return nullcontext() if home is None else confined(cycle, job, home)
 
@@ -282,7 +282,7 @@ def groups_in_order(cycle: Cycle, job: Job) -> Iterable[int]:
 
 
 def with_headroom(cycle: Cycle, rows: Counts) -> Counts:
-    """Of these waiting rows those that a quota in a group of nodes may leave room for."""
+    """The waiting rows that a quota in a group of nodes may leave room for."""
     usage, waiting = cycle.group_usage, cycle.state.waiting
     if usage is None or usage.quotas is None:
         return rows[:0]

@@ -373,7 +373,7 @@ class ReclaimRequest:
                 self._spread(child, _part(left, unclaimed, amounts), beyond, found)
 
     def _beyond(self, slot: int, *, keeps: VictimGuarantees, new: bool) -> Triple:
-        """How far a queue is beyond its threshold in what the preemptor asks for."""
+        """The amounts by which a queue is beyond its threshold, of what the preemptor asks for."""
         kept, demand = self._kept(slot, keeps=keeps), self._demand
         used = self._before[slot] if new else self._used_before(slot)
         return (

@@ -78,7 +78,7 @@ class OwnQueue:
 
     @property
     def gone(self) -> Triple:
-        """How much has left its queue since, once the preemptor has got what it asks for."""
+        """The amounts that left its queue since, once the preemptor has got what it asks for."""
         slot, demand = self.preemptor.queue, self.demand
         used, now = self._before.used[slot], self.cycle.queue_usage.used[slot]
         gpu, cpu, memory = (used[r] + demand[r] - now[r] for r in RESOURCES)
@@ -206,7 +206,7 @@ Overdrawn = list[int]
 
 
 def overcommitted(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:
-    """How far the places of each unit are overcommitted before it is evicted."""
+    """The amounts by which the places of each unit are overcommitted before it is evicted."""
     return [own.cycle.free_capacity.overdrawn(_places(own, unit)) for unit in leaving]
 
 

@@ -104,7 +104,7 @@ def for_combine(cycle: Cycle) -> Counts:
 
 
 def _in_their_turn(cycle: Cycle, rows: Counts) -> Counts:
-    """These rows without those that wait for one who starves, or came too lately to reclaim."""
+    """The rows without those that wait for a starving one, or came too lately to reclaim."""
     waiting, delay = cycle.state.waiting, cycle.settings.reclaim_delay_s
     if len(cycle.late):
         rows = rows.compress(~held_back(cycle, rows))
@@ -143,7 +143,7 @@ def _looked_at(cycle: Cycle) -> Counts:
 
 
 def _above_some(cycle: Cycle, rows: Counts) -> Counts:
-    """Of these rows those of higher priority than something in their queue that may be stopped."""
+    """The rows of higher priority than something in their queue that may be stopped."""
     waiting = cycle.state.waiting
     lowest = cycle.lowest
     return rows[waiting.priority.take(rows) > lowest.take(waiting.queue.take(rows))]
@@ -180,7 +180,7 @@ def most_failed_searches(cycle: Cycle) -> int:
 
 
 def most_served(cycle: Cycle) -> int:
-    """For so many workloads an evicting action frees capacity in one cycle."""
+    """The number of workloads for which an evicting action frees capacity in one cycle."""
     return max(1, SERVED_BUDGET // _tasks(cycle))
 
 
@@ -193,7 +193,7 @@ def most_preemptors(cycle: Cycle) -> int:
 
 
 def _tasks(cycle: Cycle) -> int:
-    """How many are placed, or start in this cycle, at least one."""
+    """The number of tasks that are placed, or start in this cycle; at least one."""
     return max(1, cycle.state.tasks.count + len(cycle.moves.started))
 
 

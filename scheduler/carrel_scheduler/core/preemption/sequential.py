@@ -26,7 +26,7 @@ MANY = 8
 
 
 def nobody(_unit: EvictionUnit) -> bool:
-    """No unit has to be relocated: all victims may be evicted without a new place."""
+    """Never relocate a unit: all victims may be evicted without a new place."""
     return False
 
 
@@ -103,7 +103,7 @@ class Search:
         return not fits
 
     def _choose(self, taken: list[EvictionUnit]) -> list[EvictionUnit] | None:
-        """Of those taken so far the ones on a node of the last, or all, if they suffice."""
+        """The units taken so far on a node of the last one, or all, if they suffice."""
         last = taken[-1]
         if len(self.step) == 1:
             for node in last.nodes:

@@ -93,7 +93,7 @@ def _strict(cycle: Cycle, budgets: Budgets) -> Budgets:
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
-    """No bound at all."""
+    """Budgets without any bound."""
     tree = cycle.queue_usage.table.tree
     return Budgets.of(tree, np.full((tree.size, 3), NO_BOUND, np.int64))
 
@@ -241,7 +241,7 @@ def from_others(
 
 
 def beyond(table: VictimTable, budgets: Budgets, protection: GroupGuarantees | None) -> VictimTable:
-    """Only those of whom anything may be taken, in all and in groups of nodes."""
+    """The victims of whom anything may be taken, in all and in groups of nodes."""
     found = table.that_hold(budgets.excess)
     return found if protection is None else protection.spare(found)
 

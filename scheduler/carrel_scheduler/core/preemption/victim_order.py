@@ -84,7 +84,7 @@ ALL_OF_ONE = (ReleasedTasks((0,), core=True),)
 
 
 class Victim:
-    """One job, giving step by step."""
+    """A job that is evicted step by step."""
 
     __slots__ = ("_cycle", "_steps", "job", "left")
 
@@ -126,7 +126,7 @@ Entry = tuple[tuple[int | float | bytes, ...], int, Victim, EvictionUnit]
 
 
 class OrderedVictims:
-    """All victims of one request, in the order of eviction."""
+    """The victims of one request, in the order of eviction."""
 
     def __init__(
         self,

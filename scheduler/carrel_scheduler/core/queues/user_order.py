@@ -44,7 +44,7 @@ class UserOrder(Generic[T]):
         heapq.heappush(self._heaps.setdefault(user, []), (key, item))
 
     def first(self) -> T | None:
-        """Whose turn it is, or ``None`` where nothing waits."""
+        """The entry whose turn it is, or ``None`` where nothing waits."""
         user = self._next()
         return None if user is None else self._heaps[user][0][1]
 

@@ -1,1 +1,1 @@
-"""Which node: their order, and how useful what is left on one is for what typically comes."""
+"""Scoring of nodes: their order, and the value of what a placement leaves on one."""

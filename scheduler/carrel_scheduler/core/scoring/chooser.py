@@ -206,7 +206,7 @@ class Chooser:
         return key
 
     def _bits(self) -> tuple[int, int, int]:
-        """How many bits places of nodes, millicores and thousandths of a node's GPUs take."""
+        """Numbers of bits for places of nodes, millicores and thousandths of a node's GPUs."""
         nodes = self._nodes
         if self._bits_of[0] != nodes.version:
             places, cpu = int(nodes.rank.max(initial=0)), int(nodes.capacity[CPU].max(initial=0))

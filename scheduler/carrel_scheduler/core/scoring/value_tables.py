@@ -55,7 +55,7 @@ class TypicalNeed:
 
 
 class Sums(NamedTuple):
-    """Of n nodes: (n, K + 1) counts times the number of steps, and (n, K) amounts."""
+    """Sums of n nodes: (n, K + 1) counts times the number of steps, and (n, K) amounts."""
 
     counts: Counts
     amounts: Floats
@@ -99,7 +99,7 @@ class NeedTables:
         return np.minimum(count[:, None], by_cpu) * (cpu >= wanted)
 
     def sums(self, devices: Milli) -> Sums:
-        """Of nodes with (D, n) free thousandths."""
+        """The sums of nodes with (D, n) free thousandths."""
         if devices.shape[1] <= FEW:
             return Sums(self.counts.take(devices, 0).sum(0), self.amounts.take(devices, 0).sum(0))
         counts, amounts = self.counts.take(devices[0], 0), self.amounts.take(devices[0], 0)

@@ -266,7 +266,7 @@ def _one_has_all(span: Span, within: Bools) -> bool:
 
 
 def _rest_tightly(order: Counts, fitting: Counts, parents: Counts, need: int) -> Counts:
-    """Of the domains in this order, let the tightest neighbour hold the rest of ``need``."""
+    """Fill the domains in this order; the tightest neighbour holds the rest of ``need``."""
     sums = np.cumsum(fitting.take(order))
     last = int(np.searchsorted(sums, need))
     if need <= 0 or last >= order.size:

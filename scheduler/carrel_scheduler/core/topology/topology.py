@@ -42,7 +42,7 @@ class Topologies:
     _size: int = 0
 
     def copy(self) -> Self:
-        """One that changes by itself; what is built is shared, as it never changes in place."""
+        """A copy that changes by itself; what is built is shared, as it never changes in place."""
         return type(self)(
             self._levels.copy(),
             self._nodes.copy(),

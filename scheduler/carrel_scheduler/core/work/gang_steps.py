@@ -233,7 +233,7 @@ def next_size(there: int, least: int) -> int:
 
 
 def _leaf_step(leaf: Part, there: int) -> int:
-    """How many tasks the next step of a leaf takes, whether or not so many wait."""
+    """The number of tasks that the next step of a leaf takes, whether or not so many wait."""
     if there < leaf.least:
         return leaf.least - there
     return next_size(there, leaf.least) - there if leaf.doubles else 1

@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.classes)
 
     @property

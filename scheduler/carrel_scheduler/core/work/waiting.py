@@ -65,7 +65,7 @@ class WaitingRows:
         return self._used
 
     def in_order(self, rows: Counts) -> Counts:
-        """These rows, each in use, by queue, in it by priority and oldest job."""
+        """The used rows ordered by queue, in it by priority and oldest job."""
         few = FEW if self._order is not None else max(FEW, len(self.used()) // PARTS)
         if len(rows) <= few:
             return self._sorted(np.sort(rows))

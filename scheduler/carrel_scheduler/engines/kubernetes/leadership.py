@@ -86,7 +86,7 @@ class StateFolderLock:
 
 
 class LeaseMeta(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Which lease, in which version."""
+    """The name and version of a lease."""
 
     name: str = ""
     namespace: str = ""

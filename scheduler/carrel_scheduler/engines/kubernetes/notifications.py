@@ -63,7 +63,7 @@ class NodeNotice:
 
     @property
     def namespace(self) -> str:
-        """Where events of objects without a namespace are."""
+        """The namespace of events about objects without one."""
         return "default"
 
     @property

@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
 class AccountRefused(EngineError):  # noqa: N818 - an outcome, like those of the contract
-    """No task may run for this user name."""
+    """The engine refuses to run tasks for this user name."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""This machine's support of the local engine: accounts, limits, sandboxes, system call filters."""
+"""Capabilities of this machine for the local engine: accounts, limits, sandboxes, call filters."""
 
 import errno
 import logging
@@ -86,7 +86,7 @@ def holder_in_image() -> tuple[list[str], list[tuple[str, str, bool]]]:
 
 @cache
 def _refusal() -> str:
-    """Why no sandbox can be made; empty when one can. Tried with real processes."""
+    """The reason why no sandbox can be made; empty when one can. Tried with real processes."""
     bwrap, holder = sandbox_programs()
     for _ in range(PROBES):
         done = subprocess.run(

@@ -38,7 +38,7 @@ Listener = Callable[[str], None]
 
 
 class _Watch:
-    """One call of ``watch``; ``number`` is the kernel's, ``None`` while the folder is polled."""
+    """A call of ``watch``; ``number`` is the kernel's, ``None`` while the folder is polled."""
 
     def __init__(self, folder: Path, mask: int, listener: Listener) -> None:
         self.folder, self.mask, self.listener = folder, mask, listener

@@ -39,7 +39,7 @@ class LogChunk(msgspec.Struct, frozen=True):
 
 
 class TimeIndex:
-    """When the bytes of a segment were written."""
+    """The times at which the bytes of a segment were written."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._size = path, -1
@@ -60,7 +60,7 @@ class TimeIndex:
             self._times = [micros / 1e6 for _, micros in entries]
 
     def time_at(self, offset: int) -> float:
-        """When the byte at the offset was written, in epoch seconds; 0.0 when unknown."""
+        """The time at which the byte at the offset was written, epoch seconds; 0.0 when unknown."""
         place = bisect_right(self._offsets, offset) - 1
         return self._times[place] if place >= 0 else 0.0
 
@@ -104,7 +104,7 @@ class Segments:
         return self._end(numbers)
 
     def tail(self, lines: int) -> Position:
-        """Where the last ``lines`` lines begin; reads backwards."""
+        """The position at which the last ``lines`` lines begin; reads backwards."""
         numbers = self.numbers()
         if lines <= 0 or not numbers:
             return self._end(numbers)

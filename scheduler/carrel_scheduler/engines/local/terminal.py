@@ -37,7 +37,7 @@ _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 
 
 class LocalTerminal:
-    """One session; see ``engines.contract.ExecSession``."""
+    """A terminal of a local task; see ``engines.contract.ExecSession``."""
 
     def __init__(self, master: int, process: asyncio.subprocess.Process) -> None:
         self._master, self._process = master, process

@@ -81,7 +81,7 @@ ACTOR: Final[ContextVar[Actor | None]] = ContextVar("actor", default=None)
 
 
 def begin(actor: Actor | None) -> None:
-    """From now on this one acts in the present task."""
+    """Make this the actor of the present task."""
     ACTOR.set(actor)
 
 

@@ -54,7 +54,7 @@ class StoredResource(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
 
 
 def resource_of(obj: Object) -> Resource:
-    """Where an object lies."""
+    """The resource of an object."""
     if isinstance(obj, Workload):
         return kinds.WORK[obj.spec.kind].resource
     return kinds.resources_of(type(obj))[0]

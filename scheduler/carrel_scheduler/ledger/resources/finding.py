@@ -27,7 +27,7 @@ MOST: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """Where an object lies."""
+    """The resource and namespace of an object."""
 
     resource: Resource
     namespace: str
@@ -67,11 +67,11 @@ class KnownPlaces:
             del self._named[key]
 
     def place(self, uid: str) -> ObjectPlace | None:
-        """Where the object of this uid was."""
+        """The last known place of the object with this uid."""
         return self._places.get(uid)
 
     def named(self, kind: type[Object], name: str, project: str) -> ObjectPlace | None:
-        """Where the object of this name was."""
+        """The last known place of the object with this name."""
         uid = self._named.get((kind.__name__, project, name))
         return None if uid is None else self._places.get(uid)
 

@@ -58,7 +58,7 @@ BY_KIND: Final[Mapping[str, WorkloadKind]] = {
 
 
 def resources_of(kind: type[Object]) -> tuple[Resource, ...]:
-    """Where objects of a class lie."""
+    """The resources of a class of objects."""
     if kind is Project:
         return (PROJECT.resource,)
     if kind is Department:

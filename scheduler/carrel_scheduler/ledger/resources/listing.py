@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[0-9]+([.][0-9]+)?(e[+-]?[0-9]+)?")
 async def everything(
     client: KubeClient, resources: Sequence[Resource], namespace: str = ""
 ) -> tuple[list[tuple[Resource, StoredResource]], int]:
-    """All objects of ours of these kinds, and the one version that all of them are of."""
+    """List all objects of these kinds, and the one version that all of them are of."""
     first, *others = resources
     for turn in range(_TRIES):
         found = await client.list(first, StoredResource, namespace, names.UID)
@@ -50,7 +50,7 @@ async def everything(
 async def _exactly(
     client: KubeClient, resource: Resource, namespace: str, version: str, limit: int
 ) -> list[StoredResource]:
-    """All of one kind as of that version, in pages of so many; 0: in one."""
+    """List the objects of one kind as of that version, in pages of ``limit``; 0: at once."""
     same = {"labelSelector": names.UID} | ({"limit": str(limit)} if limit else {})
     query = {**same, "resourceVersion": version, "resourceVersionMatch": "Exact"}
     items: list[StoredResource] = []

@@ -117,7 +117,7 @@ def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transi
 
 
 def _place_use(held: PlaceUse, nodes: set[str], last: Transition) -> tuple[PlaceUse, ...]:
-    """Where that is, as far as the last row tells: all of it was on the same node, too."""
+    """The GPU type and node group, as far as the last row tells: all of it was on the same node."""
     if nodes != {last.node} or len(last.places) != 1:
         return ()
     known = last.places[0]
@@ -125,7 +125,7 @@ def _place_use(held: PlaceUse, nodes: set[str], last: Transition) -> tuple[Place
 
 
 def _gpu_milli(resources: Resources, devices: Sequence[int]) -> int:
-    """Of whole devices there may be fewer than were asked for."""
+    """Thousandths of GPUs; of whole devices there may be fewer than were asked for."""
     if resources.gpu_milli < _MILLI:
         return counted_gpu_milli(resources)
     return len(devices) * _MILLI

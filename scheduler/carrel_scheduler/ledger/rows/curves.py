@@ -118,7 +118,7 @@ class Curve(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """How many are kept."""
+        """The number of points that are kept."""
         if not self.received:
             return 0
         last = self.received - 1

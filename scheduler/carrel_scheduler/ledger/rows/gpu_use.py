@@ -21,7 +21,7 @@ def add(connection: Connection, pieces: Sequence[GpuUse]) -> None:
 def read(
     connection: Connection, since: float, until: float, projects: Sequence[str] | None
 ) -> Iterator[GpuUse]:
-    """All measured pieces that overlap [since, until)."""
+    """Read all measured pieces that overlap [since, until)."""
     columns = [gpu_use.c[name] for name in _FIELDS]
     query = select(*columns).where(gpu_use.c.until > since, gpu_use.c.since < until)
     if projects is not None:

@@ -32,7 +32,7 @@ _OLDEST: Final = (
 
 
 def amount(connection: Connection, kind: RetainedKind, before: float) -> StoredAmount:
-    """How much there is of a kind, and how much of that is older."""
+    """The stored amount of a kind, and the part that is older."""
     table = _TABLES[kind]
     at: Any = table.c.until if kind == "gpu-use" else table.c.at
     size = _size(table)

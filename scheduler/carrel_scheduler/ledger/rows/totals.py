@@ -119,7 +119,7 @@ def _ended_at(since: float, until: float) -> ColumnElement[float]:
 
 
 class PeriodPart(NamedTuple):
-    """Which rows lie as a whole in one part of a period; ``number`` says which part that is."""
+    """The rows that lie as a whole in one part of a period; ``number`` is that part."""
 
     condition: ColumnElement[bool]
     number: ColumnElement[int]

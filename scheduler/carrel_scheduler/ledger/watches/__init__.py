@@ -1,1 +1,1 @@
-"""How watches hear of changes: from this process's own commits, from others, from the database."""
+"""Notifications of watches: by this process's commits, those of others, and the database."""

@@ -44,7 +44,7 @@ class Notifier:
         return self._closed
 
     def announce(self) -> None:
-        """Something was committed."""
+        """Tell the waiting watches of a commit."""
         self._news += 1
         self._wake()
 

@@ -19,7 +19,7 @@ _HEIGHTS: Final[dict[PanelKind, int]] = {"stat": 4, "timeseries": 8, "table": 9,
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One line of a panel: PromQL, and its name as ``{{label}}``; empty: all labels."""
+    """A line of a panel: PromQL, and its name as ``{{label}}``; empty: all labels."""
 
     expression: str
     legend: str = ""
@@ -46,7 +46,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Something to choose above a board: all values of a label."""
+    """A variable to choose above a board: all values of a label."""
 
     name: str
     title: str

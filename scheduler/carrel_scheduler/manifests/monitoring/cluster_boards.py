@@ -11,7 +11,7 @@ _IDLE_SECONDS: Final = 300
 def _figure(
     title: str, expression: str, *, unit: str = "short", warn_at: float | None = None
 ) -> Panel:
-    """One large figure, six in a line."""
+    """A large figure, six in a line."""
     return Panel(title, [Query(expression)], "stat", unit, 4, warn_at=warn_at)
 
 

@@ -43,7 +43,7 @@ Publish = Callable[[str, Workload], None]
 
 @dataclass(slots=True)
 class KnownComposite:
-    """One composite workload and its parts by number, as last read."""
+    """A composite workload and its parts by number, as last read."""
 
     owner: Workload
     parts: dict[int, Workload] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Manager:
                 queue.put_at(uid, again)
 
     async def _reconcile_or_report(self, uid: str, controller: Controller) -> float | None:
-        """When to reconcile again; at once after a conflict."""
+        """Reconcile, and return when to do it again; at once after a conflict."""
         try:
             try:
                 return await self._reconcile(uid, controller)

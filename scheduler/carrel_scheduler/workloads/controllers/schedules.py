@@ -103,7 +103,7 @@ def _recorded(
 def _decided(
     spec: ScheduleSpec, known: ScheduleStatus, missed: int, until: float
 ) -> ScheduleStatus:
-    """All times up to this one are decided about; so many of them were missed."""
+    """The status once all times up to this one are decided about; so many of them were missed."""
     next_at = cron.after(spec.cron, spec.time_zone, until)
     return msgspec.structs.replace(known, next_at=next_at, missed=known.missed + max(missed, 0))
 

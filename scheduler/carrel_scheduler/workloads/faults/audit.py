@@ -58,7 +58,7 @@ class StateAudit:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often checks found each invariant violated, with those that never were."""
+        """The number of checks that found each invariant violated, with those that never were."""
         return self._counts
 
     @property

@@ -49,7 +49,7 @@ _LISTS: Final = (
 
 
 class Savepoint:
-    """How much a pass held at one moment, to cut off what a failing handler appended."""
+    """The lengths of a pass's lists at one moment, to undo what a failing handler appended."""
 
     def __init__(self, changes: PassChanges) -> None:
         self._changes = changes

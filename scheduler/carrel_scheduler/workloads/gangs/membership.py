@@ -144,7 +144,7 @@ def end_all(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def expect_all(changes: PassChanges, entry: CachedWorkload) -> None:
-    """All members run: each has to join within the join timeout from now on."""
+    """Start the join timeout of a gang of which all members run."""
     if len(entry.alive) > 1 and entry.meet_until is None:
         seconds = shape.rendezvous_of(entry.workload.spec).join_timeout_seconds
         entry.meet_until = changes.now + seconds

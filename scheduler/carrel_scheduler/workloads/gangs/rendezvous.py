@@ -91,7 +91,7 @@ def environment(
 
 
 def _processes(spec: WorkloadSpec) -> int:
-    """How many processes of a member have a GPU each; at least one."""
+    """The number of processes of a member that have a GPU each; at least one."""
     return max(spec.resources.gpu_devices, spec.resources.gpu_milli // MILLI)
 
 

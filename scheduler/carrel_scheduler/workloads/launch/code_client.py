@@ -94,7 +94,7 @@ def credentials(url: str, number: int) -> Iterator[tuple[list[str], dict[str, st
 
 
 def ssh_command(given: dict[str, str], folder: Path) -> str:
-    """How git calls ssh: with this key alone, and with the known hosts that came with it."""
+    """The ssh command of git: with this key alone, and with the known hosts that came with it."""
     key, hosts = folder / "key", folder / "known_hosts"
     key.touch(mode=0o600)
     key.write_text(given["PRIVATE_KEY"].rstrip("\n") + "\n", encoding="utf-8")
@@ -175,7 +175,7 @@ def download(digest: str, folder: Path) -> None:
 
 
 def make_files(digest: str, folder: Path) -> None:
-    """One try of it: the list of files, and the content of all of them in that order."""
+    """Fetch the code once: the list of files, and the content of all of them in that order."""
     with get("code") as answer:
         listed = answer.read()
     if hashlib.sha256(listed).hexdigest() != digest:

@@ -37,6 +37,6 @@ def read(record: ScopedRecord) -> PosixIdentity:
 
 
 def refusal(entry: CachedWorkload, numbers: PosixIdentity) -> str:
-    """Why work of a user with these numbers cannot start."""
+    """The reason why work of a user with these numbers cannot start."""
     user = entry.workload.spec.user
     return f"work of {user} runs under the directory's numbers, and {numbers.problem}"

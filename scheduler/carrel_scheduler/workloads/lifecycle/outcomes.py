@@ -133,7 +133,7 @@ def _worst(ended: Sequence[TaskStatus], broken: ReasonInfo | None) -> TaskStatus
 
 
 def retry_limit(spec: WorkloadSpec, cls: FailureClass) -> int:
-    """How many failures of a class are followed by another attempt."""
+    """The number of failures of a class that are followed by another attempt."""
     asked: int | None = None if spec.retries is None else getattr(spec.retries, cls)
     if asked is not None:
         return asked
@@ -167,7 +167,7 @@ def _loss(
 
 
 def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
-    """How a task ended; for a gang also which task it was."""
+    """The end of a task in words; for a gang also which task it was."""
     how = failure_reasons.how_it_ended(task.exit_code, task.signal, task.message, cause_of(task))
     return failure_reasons.member_ended(task.id.index, how) if spec.tasks > 1 else how
 

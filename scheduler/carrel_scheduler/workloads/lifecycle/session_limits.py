@@ -270,7 +270,7 @@ def _unheard(entry: CachedWorkload, now: float) -> bool:
 
 
 def _worth_telling(entry: CachedWorkload, coming: Limits) -> Limits | None:
-    """Of work without an owner at its desk that nothing will stop there is nothing to say."""
+    """The limits that are worth showing: of work other than workspaces only those that stop it."""
     silent = entry.workload.spec.kind != "workspace" and coming.stops_at is None
     return None if silent else coming
 

@@ -69,7 +69,7 @@ def bindings(
 
 
 def subjects_of(rule: AccessRuleFields) -> list[Manifest]:
-    """Whom a rule is about, as Kubernetes names them; none for who is nobody there."""
+    """The subjects of a rule, as Kubernetes names them; none for one that Kubernetes lacks."""
     kind = _KINDS.get(rule.subject_kind)
     if kind is None or rule.subject.startswith(_OF_KUBERNETES):
         return []

@@ -195,7 +195,7 @@ def observe(
 def follow_groups(
     changes: PassChanges, nodes: Mapping[str, NodeState], withheld: WithheldDevices
 ) -> None:
-    """Where groups of nodes changed, describe nodes again, and queue waiting work again."""
+    """Describe nodes again where groups of nodes changed, and queue waiting work again."""
     if changes.external_pods.take_regrouped():
         for node in nodes.values():
             event = node_event(node.facts, changes.external_pods)

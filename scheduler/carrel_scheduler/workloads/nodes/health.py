@@ -143,7 +143,7 @@ def _key(node: str, device: Device) -> DeviceKey:
 
 
 def _acknowledged(known: Iterable[str], present: Iterable[str]) -> Iterator[str]:
-    """Those of the present keys that an admin acknowledged, maybe with the time of the event."""
+    """The present keys that an admin acknowledged, maybe with the time of the event."""
     known = frozenset(known)
     kinds = {_kind(key) for key in known if key.startswith(EVENT_PREFIX)}
     for key in present:

@@ -49,7 +49,7 @@ class NodeViews:
         self._external_pods, self._withheld = external_pods, withheld
 
     def of(self, found: Iterable[views.NodeAllocation]) -> Sequence[NodeView]:
-        """These nodes, as the core knows them, with their devices."""
+        """The views of these nodes, with their devices."""
         return [self._node(view) for view in found]
 
     def _node(self, view: views.NodeAllocation) -> NodeView:

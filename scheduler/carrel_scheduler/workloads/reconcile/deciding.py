@@ -155,7 +155,7 @@ class Decider:
 
     @property
     def due_at(self) -> float | None:
-        """When the core must be asked again without an event; epoch seconds."""
+        """The time at which the core must be asked again without an event; epoch seconds."""
         return self._guarded.due_at or self._pacing.due_at or self._resync.due_at
 
     def clock_set_back(self, seconds: float) -> None:
@@ -229,12 +229,12 @@ class Inbox:
         return self._messages.popleft()
 
     def __len__(self) -> int:
-        """How many events wait."""
+        """The number of events that wait."""
         return len(self._messages)
 
     @property
     def age_seconds(self) -> float:
-        """How long events have been waiting; 0 when none does."""
+        """Seconds for which events have been waiting; 0 when none does."""
         return self._timer() - self._since if self._messages else 0.0
 
     @property
@@ -262,7 +262,7 @@ class Timers:
         self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
-        """How many are set."""
+        """The number of timers that are set."""
         return len(self._heap)
 
     def set(self, when: float, uid: str) -> None:
@@ -278,7 +278,7 @@ class Timers:
 
     @property
     def due_at(self) -> float | None:
-        """When the next one is due."""
+        """The time at which the next timer is due."""
         return self._heap[0][0] if self._heap else None
 
     def clock_set_back(self, seconds: float) -> None:
@@ -305,7 +305,7 @@ class Pacing:
 
     @property
     def due_at(self) -> float | None:
-        """When postponed work is due; ``None`` without any."""
+        """The time at which postponed work is due; ``None`` without any."""
         return self._until if self._put_off else None
 
     def put_off(self, now: float) -> bool:

@@ -188,7 +188,7 @@ class LiveState:
         return there and speculation.within_quota(self._loop.state, queued)
 
     def _queued(self, workload: Workload, claims: tuple[str, ...] = ()) -> WorkloadQueued:
-        """As it would be queued: with the nodes that are open to it and reach its volumes."""
+        """The event that would queue it, with the nodes open to it that reach its volumes."""
         queued = queued_event(workload, self._loop.cache)
         return self._loop.external_pods.constrained(queued, claims)
 

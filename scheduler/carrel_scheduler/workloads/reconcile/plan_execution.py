@@ -168,7 +168,7 @@ class Explaining:
 
     @property
     def due_at(self) -> float | None:
-        """When the next slice is due that was put off; ``None`` where nothing is left."""
+        """The time at which the next postponed slice is due; ``None`` where nothing is left."""
         return self.pacing.due_at if self.pending else None
 
     def queued(self, uids: Iterable[str]) -> None:

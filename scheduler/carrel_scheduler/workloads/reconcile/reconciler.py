@@ -180,7 +180,7 @@ class Reconciler:
 
     @property
     def inbox_age_seconds(self) -> float:
-        """How long the oldest event has waited."""
+        """Seconds for which the oldest event has waited."""
         return self._inbox.age_seconds
 
     @property
@@ -295,7 +295,7 @@ class Reconciler:
         self.enqueue(Claimed(entry.uid))
 
     def next_deadline(self) -> float | None:
-        """When something falls due by itself, epoch seconds."""
+        """The next time at which something is due without an event, epoch seconds."""
         due = (
             self.timers.due_at,
             self.reports.due_at,

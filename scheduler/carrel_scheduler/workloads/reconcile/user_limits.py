@@ -54,7 +54,7 @@ def changed_by(
 
 
 def never(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
-    """Why the limit of its project's users could never hold this work alone; else ``None``."""
+    """The reason why the user limit of its project could never admit this work; else ``None``."""
     limit, asked = limit_milli(cache, workload.meta.project), _most_milli(cache, workload)
     if limit is None or asked <= limit:
         return None
@@ -62,7 +62,7 @@ def never(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
 
 
 def forecast(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
-    """Why the user's limit would hold this work back now, or ``None``."""
+    """The reason why the user's limit would hold this work back now, or ``None``."""
     limit, asked = limit_milli(cache, workload.meta.project), _most_milli(cache, workload)
     if limit is None or not asked:
         return None

@@ -132,7 +132,7 @@ class CachedWorkload:
         return self.workload.status.phase in HOLDING
 
     def attempt_of(self, index: int) -> int:
-        """Which attempt of a task is the present one."""
+        """The present attempt of a task."""
         return self.attempts.get(index, self.workload.status.attempt)
 
     def task_id(self, index: int) -> TaskId:

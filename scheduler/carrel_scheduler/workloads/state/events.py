@@ -61,7 +61,7 @@ class StopFailed:
 
     @property
     def uid(self) -> str:
-        """Of the task's workload."""
+        """The uid of the task's workload."""
         return self.task.workload_uid
 
 
@@ -134,7 +134,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class MembersMet:
-    """These members of a gang, by index, have met at its rendezvous."""
+    """Members of a gang, by index, have met at its rendezvous."""
 
     uid: str
     members: frozenset[int]

@@ -25,7 +25,7 @@ def workspace_ended(exit_code: int | None, signal: int, message: str) -> ReasonI
 
 
 def how_it_ended(exit_code: int | None, signal: int, message: str, cause: str = "") -> str:
-    """How a process ended, in a few words; ``cause``: what it said at its end."""
+    """The end of a process in a few words; ``cause``: what it printed at its end."""
     if message:
         return message.rstrip(".")
     if exit_code is None and not signal:
@@ -56,7 +56,7 @@ def failed(how: str, failures: int, limit: int, policy: str, failure: Failure) -
 
 
 def member_ended(index: int, how: str) -> str:
-    """How a member of a gang ended, and which one."""
+    """The end of a member of a gang in words, with its index."""
     return f"worker {index}: {how}"
 
 
@@ -91,7 +91,7 @@ def gang_lost(
 
 
 def stood_still(seconds: float) -> str:
-    """For how long work was stalled, as a phrase."""
+    """The duration of stalled work, as a phrase."""
     return f"no GPU work and no report for {duration(seconds)}"
 
 

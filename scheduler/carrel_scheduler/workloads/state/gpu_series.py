@@ -67,7 +67,7 @@ class GpuSeries:
 
     @property
     def length_seconds(self) -> float:
-        """From the first point to the last."""
+        """Seconds from the first point to the last."""
         return self._slots[-1].at - self._slots[0].at if self._slots else 0.0
 
     def _begin_of(self, at: float) -> int:

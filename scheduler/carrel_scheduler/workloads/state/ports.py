@@ -35,7 +35,7 @@ class PortAllocator(Protocol):
         ...
 
     def refusal(self, routes: Sequence[Route], /) -> str:
-        """Why a task with these routes cannot start now; empty if it can."""
+        """The reason why a task with these routes cannot start now; empty if it can."""
         ...
 
     def let_go(self, task: TaskId, /) -> None:
@@ -44,7 +44,7 @@ class PortAllocator(Protocol):
 
 
 class FixedPorts:
-    """Where every task has an address of its own: what was asked for, and 8080 upwards."""
+    """Ports where every task has an address of its own: what was asked for, and 8080 upwards."""
 
     def give(
         self, _task: TaskId, routes: Sequence[Route], _taken: Collection[int], /

@@ -40,7 +40,7 @@ def is_gang(spec: WorkloadSpec) -> bool:
 
 
 def rendezvous_of(spec: WorkloadSpec) -> Rendezvous:
-    """How the members of a gang meet."""
+    """The rendezvous of a workload's members."""
     return spec.rendezvous or Rendezvous()
 
 
@@ -85,7 +85,7 @@ def least_parts(spec: WorkloadSpec) -> int:
 
 
 def most_parts(spec: WorkloadSpec, largest_gpus: int) -> int:
-    """With how many parts it can run where the largest node has so many GPUs."""
+    """The largest number of parts it can run with where the largest node has so many GPUs."""
     if not resizes(spec):
         return spec.tasks
     most = least_parts(spec)

@@ -40,7 +40,7 @@ class AlertMethods:
         return (await self._transport.ask("GET", "/alerts", AlertList)).items
 
     async def list_alert_rules(self) -> Sequence[AlertRuleOut]:
-        """When a condition is an alert."""
+        """The rules of alerts."""
         return (await self._transport.ask("GET", "/alert-rules", AlertRuleList)).items
 
     async def put_alert_rule(self, name: str, fields: Mapping[str, Any]) -> AlertRuleOut:
@@ -86,7 +86,7 @@ class AlertMethods:
         await self._transport.send("DELETE", f"{CHANNELS}/{segment(name)}")
 
     async def own_notifications(self) -> SubscriptionOut:
-        """How the caller is told of their own work, and how sending goes."""
+        """The caller's subscription to news of their own work, and the state of its deliveries."""
         return await self._transport.ask("GET", OWN, SubscriptionOut)
 
     async def put_own_notifications(self, fields: Mapping[str, Any]) -> SubscriptionOut:

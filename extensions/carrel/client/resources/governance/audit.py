@@ -36,7 +36,7 @@ class AuditMethods:
     async def all_audit_entries(
         self, filters: Filters | None = None
     ) -> AsyncGenerator[AuditEntry, None]:
-        """All entries that the filters of ``audit_entries`` leave, page by page."""
+        """Yield all entries that the filters of ``audit_entries`` leave, page by page."""
         after = ""
         while True:
             page = await self.audit_entries(filters, limit=PAGE_ENTRIES, after=after)
@@ -51,7 +51,7 @@ class AuditMethods:
         return await self._transport.ask("GET", "/audit/verification", AuditVerification)
 
     async def retention(self) -> RetentionReport:
-        """How long what is kept, and how much of it there is (administrators)."""
+        """The retention of records, and their stored amounts (administrators)."""
         return await self._transport.ask("GET", "/retention", RetentionReport)
 
     async def put_retention(
@@ -64,7 +64,7 @@ class AuditMethods:
         )
 
     async def audit_settings(self) -> AuditSettings:
-        """How long entries are kept, and where they are sent."""
+        """The retention of entries, and where they are sent."""
         return await self._transport.ask("GET", "/audit/settings", AuditSettings)
 
     async def put_audit_settings(self, settings: Mapping[str, Any]) -> AuditSettings:

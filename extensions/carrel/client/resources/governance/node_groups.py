@@ -13,7 +13,7 @@ class NodeGroupMethods:
     _transport: Transport
 
     async def list_node_groups(self) -> Sequence[NodeGroupOut]:
-        """All groups by name, with what is in each now."""
+        """All node groups by name, with the nodes of each."""
         return (await self._transport.ask("GET", "/node-groups", NodeGroupList)).items
 
     async def create_node_group(self, body: Mapping[str, Any]) -> NodeGroupOut:

@@ -40,7 +40,7 @@ class PolicyMethods:
         await self._transport.send("DELETE", path, parameters={"scope": scope})
 
     async def effective_policy(self, project: str, kind: str = "training") -> EffectivePolicy:
-        """All that policies say of work of a kind in a project."""
+        """The rules of all policies for work of a kind in a project."""
         parameters = {"project": project, "kind": kind}
         return await self._transport.ask(
             "GET", "/effective-policy", EffectivePolicy, parameters=parameters

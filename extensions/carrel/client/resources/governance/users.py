@@ -42,7 +42,7 @@ class UserMethods:
         return await self._transport.ask("GET", "/users", UserPage, parameters=parameters)
 
     async def user(self, name: str = "me") -> UserOut:
-        """One user; by default the caller."""
+        """Read a user; by default the caller."""
         return await self._transport.ask("GET", f"/users/{segment(name)}", UserOut)
 
     async def invite_user(

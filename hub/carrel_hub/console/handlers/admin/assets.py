@@ -21,7 +21,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 class AssetsPage(SignedInPage):
-    """All assets that the reader's work may use, by type."""
+    """The page of all assets that the reader's work may use, by type."""
 
     @override
     async def get(self) -> None:

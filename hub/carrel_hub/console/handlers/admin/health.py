@@ -22,7 +22,7 @@ READ_AGAIN_SECONDS: Final = 15
 
 
 class HealthPage(SignedInPage):
-    """All checks of the platform; refreshed while the page is open."""
+    """The page of all health checks of the platform; it is refreshed while it is open."""
 
     @override
     async def get(self) -> None:

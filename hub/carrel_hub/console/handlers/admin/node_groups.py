@@ -24,7 +24,7 @@ FIELDS: Final = {
 
 
 class NodeGroupsPage(SignedInPage):
-    """All node groups; with ``name`` the form shows that one."""
+    """The page of all node groups; with ``name`` the form shows that one."""
 
     @override
     async def get(self) -> None:

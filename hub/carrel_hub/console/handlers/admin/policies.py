@@ -54,7 +54,7 @@ class PoliciesPage(SignedInPage):
 
 
 class DocumentPage(SignedInPage):
-    """One policy, template or asset as YAML: checked, saved, deleted."""
+    """The page of one policy, template or asset as YAML: checked, saved, deleted."""
 
     @override
     async def get(self, sort: str) -> None:

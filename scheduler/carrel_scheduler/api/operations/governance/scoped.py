@@ -17,13 +17,13 @@ ScopeText = Annotated[str, Constraint(max_length=200)]
 
 
 class ScopeFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Only those of a scope, as ``project/vision``."""
+    """A filter by scope, as ``project/vision``."""
 
     scope: ScopeText | None = None
 
 
 class InScope(msgspec.Struct, frozen=True, kw_only=True):
-    """Which scope: ``platform``, ``department/NAME``, ``project/NAME`` or ``user/NAME``."""
+    """A scope: ``platform``, ``department/NAME``, ``project/NAME`` or ``user/NAME``."""
 
     scope: ScopeText
 
@@ -44,7 +44,7 @@ def scope_of(text: str) -> Scope:
 
 
 def anywhere(_call: Call) -> None:
-    """In any scope: the operation shows what the caller may see."""
+    """Admit a call for any scope: the operation shows what the caller may see."""
 
 
 def of_department(call: Call) -> Scope:

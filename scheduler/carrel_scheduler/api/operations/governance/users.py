@@ -34,7 +34,7 @@ GROUPS: Final = "/directory-groups"
 
 
 class UserQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which people: ``search`` is part of a name or of a project's name."""
+    """A query of people: ``search`` is part of a name or of a project's name."""
 
     search: Annotated[str, Constraint(max_length=255, pattern=NO_NUL)] = ""
     state: UserState | Literal[""] = ""

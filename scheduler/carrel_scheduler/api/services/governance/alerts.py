@@ -92,7 +92,7 @@ class Alerts:
                 await self._deps.ledger.scoped.remove(SILENCE_KIND, PLATFORM, record.name)
 
     async def channels(self) -> Sequence[ChannelOut]:
-        """All channels, with the state of their deliveries."""
+        """The channels, with the state of their deliveries."""
         found = await self._controller.channels()
         return [self._channel(name, channel) for name, channel in found.items()]
 

@@ -34,7 +34,7 @@ class AssetService:
         return [_out(one) for one in await self._documents.visible(principal, scope)]
 
     async def get(self, kind: AssetType, name: str, scope: Scope, principal: Principal) -> AssetOut:
-        """One; raises ``Missing``."""
+        """Read an asset; raises ``Missing``."""
         return _out(await self._documents.get(PREFIX + kind, name, scope, principal))
 
     async def put(

@@ -86,7 +86,7 @@ class AuditLog:
         self._writing: asyncio.Task[None] | None = None
 
     def begin(self, visitor: Visitor, origin: Origin, operation: str) -> Actor:
-        """From now on, this visitor acts in the present task."""
+        """Make this visitor the actor of the present task."""
         principal, workload = visitor.principal, visitor.workload
         made = self._actor("" if principal is None else principal.name, origin, operation)
         if principal is None and workload is not None:

@@ -64,7 +64,7 @@ class Documents:
         return [one for one in self.known if seen(one.scope) and scope in (None, one.scope)]
 
     async def get(self, kind: str, name: str, scope: Scope, principal: Principal) -> ScopedRecord:
-        """One; raises ``Missing``."""
+        """Read a document; raises ``Missing``."""
         for one in await self.visible(principal, scope):
             if (one.kind, one.name) == (kind, name):
                 return one

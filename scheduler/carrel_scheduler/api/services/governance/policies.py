@@ -90,7 +90,7 @@ class Policies:
         ]
 
     async def get(self, name: str, scope: Scope, principal: Principal) -> PolicyOut:
-        """One; raises ``Missing``."""
+        """Read a policy; raises ``Missing``."""
         for one in await self.visible(principal, scope):
             if one.name == name:
                 return one

@@ -38,7 +38,7 @@ class Secrets:
         return [one for one in found if seen(Scope.parse(one.scope))]
 
     async def get(self, name: str, scope: Scope, principal: Principal) -> SecretOut:
-        """One; raises ``Missing``."""
+        """Read a secret, without its values; raises ``Missing``."""
         for one in await self.visible(principal, scope):
             if one.name == name:
                 return one

@@ -49,7 +49,7 @@ class Templates:
         return [_out(one) for one in await self._documents.visible(principal, scope)]
 
     async def get(self, name: str, scope: Scope, principal: Principal) -> TemplateOut:
-        """One; raises ``Missing``."""
+        """Read a template; raises ``Missing``."""
         return _out(await self._documents.get(KIND, name, scope, principal))
 
     async def put(

@@ -52,7 +52,7 @@ class UserAccounts:
         return await self._deps.users.page(query)
 
     async def get(self, name: str) -> UserOut:
-        """One user. Raises ``Missing``."""
+        """Read a user. Raises ``Missing``."""
         try:
             found = await self._deps.users.get(name)
         except UserRefusal as refusal:

@@ -17,7 +17,7 @@ class Health:
         self._deps = deps
 
     async def report(self) -> HealthReport:
-        """All checks now. Raises ``Missing`` if the service does not run checks."""
+        """The present health checks. Raises ``Missing`` if the service does not run checks."""
         if self._deps.alerts is None:
             raise problems.Missing(Code.NOT_FOUND, "No alerts are looked for here")
         checks = await self._deps.alerts.health()

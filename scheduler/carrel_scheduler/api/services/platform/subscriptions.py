@@ -1,4 +1,4 @@
-"""How people are told of their own work: read and changed by nobody but themselves."""
+"""Subscriptions of people to news of their own work, which only they read and change."""
 
 import contextlib
 from typing import Final

@@ -123,7 +123,7 @@ def _alerts(alerts: Sequence[AlertOut]) -> Iterator[GaugeMetricFamily]:
 
 
 def _pods(pods: PodCounts) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-    """By the names that schedulers of Kubernetes use, so that dashboards for them work."""
+    """Gauges of external pods, by the names of kube-scheduler, so that dashboards for it work."""
     pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait", labels=["queue"])
     for queue, count in pods.pending.items():
         pending.add_metric([queue], count)

@@ -159,7 +159,7 @@ class _Rows:
             self._evictions.labels(project, rule)
 
     async def _queued_at(self, start: Transition) -> float:
-        """When a workload was queued that waited before this service started."""
+        """The time at which a workload was queued that waited before this service started."""
         rows = await self._deps.ledger.transitions(workload_uid=start.workload_uid)
         return max(
             (row.at for row in rows if row.to_phase == "pending" and row.id < start.id),

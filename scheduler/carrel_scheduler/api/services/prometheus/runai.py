@@ -161,14 +161,14 @@ def _work(found: Snapshot) -> Iterator[GaugeMetricFamily]:
 
 
 def _active_at(gpu: DeviceView, now: float) -> float | None:
-    """When a device was last active; ``None`` if unknown."""
+    """The time at which a device was last active; ``None`` if unknown."""
     if gpu.idle_since is not None:
         return gpu.idle_since
     return now if gpu.utilization else None
 
 
 def _used_at(gpu: DeviceView, one: DeviceHolder, now: float) -> float | None:
-    """When a workload last used a device; ``None``: not known, as others share it."""
+    """The time at which a workload last used a device; ``None``: unknown, as others share it."""
     if one.utilization:
         return now
     if gpu.idle_since is None:

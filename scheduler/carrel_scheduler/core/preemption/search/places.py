@@ -281,7 +281,7 @@ class _Filling:
                 return
 
     def _next_device(self, step: int, goal: Counts, slots: Counts, short: Bools) -> bool:
-        """On every node that is ``short`` clear one more slot on as many devices as are missing."""
+        """Clear one more slot on as many devices as are missing, on each node that is ``short``."""
         size, (width, nodes) = self.request.size, self.devices.shape
         held = np.flatnonzero((self.step[self.row] == 0) & short[self.at[self.row]])
         if not len(held):

@@ -94,7 +94,7 @@ class _Prices:
 
 
 def _density(key: Counts, need: int) -> float:
-    """Which part of the items changes sides when the keys around the last one move by 1."""
+    """The part of the items that changes sides when the keys around the last one move by 1."""
     width, last = max(len(key) // 16, 2), min(need, len(key) - 1)
     low, high = max(last - width, 0), min(last + width, len(key) - 1)
     ends = np.partition(key, (low, high))[[low, high]]

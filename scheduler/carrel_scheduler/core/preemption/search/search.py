@@ -233,7 +233,7 @@ class Found:
 
 
 class ExactSearch:
-    """One search over ``units``; in ``trial`` nothing is evicted at the start."""
+    """A search over ``units``; in ``trial`` nothing is evicted at the start."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ def waits(reason: Reason, project: str, note: NodeRequestNote | None = None) -> 
 
 
 def evicted(reason: Reason, project: str) -> tuple[str, str]:
-    """Why a pod is evicted."""
+    """The token and sentence of why a pod is evicted."""
     return reason.token.value, render.sentence(reason, project, names=False)
 
 

@@ -306,7 +306,7 @@ class PodEventHandlers:
         self._pass.wake(workload.not_before, workload)
 
     def _withdraw(self, workload: ExternalWorkload) -> None:
-        """One of a gang can not start: evict the others rather than hold their allocations."""
+        """Evict the others of a gang of which one cannot start, so that they hold nothing."""
         for task in workload:
             if task.allocation is not None:
                 self._pass.evict(

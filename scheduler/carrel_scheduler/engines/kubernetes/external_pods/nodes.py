@@ -76,7 +76,7 @@ class ClusterNodes:
         return known is None or known.health is NodeHealth.SILENT
 
     def health(self, name: str) -> NodeHealth:
-        """How a node is, where nodes are followed; else nothing is known against it."""
+        """The health of a node, where nodes are followed; else it counts as in order."""
         known = self._known.get(name)
         if known is None:
             return NodeHealth.GONE if self._followed else NodeHealth.IN_ORDER

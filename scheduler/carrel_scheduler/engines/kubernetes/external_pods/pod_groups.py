@@ -401,5 +401,5 @@ class ExternalPodIndex:
 
 
 def _belongs_to(grouping: Grouping) -> tuple[str, str, str]:
-    """Whose gang it is: pods that name a group of another project or user are another gang."""
+    """The identity of a gang: pods naming a group of another project or user are another gang."""
     return grouping.uid, grouping.project, grouping.user

@@ -425,7 +425,7 @@ class ReconcilePass:
         self._queued(workload.uid)
 
     def explain_again(self, uid: str) -> None:
-        """Why it waits is to be said anew and at once, of whomever it is."""
+        """Write the reason of a waiting workload again, at once."""
         for task in self.index.workloads.get(uid, ()):
             if task.pod is not None:
                 self.reported.pop(task.pod.ref.uid, None)

@@ -74,7 +74,7 @@ class OverQuotaWatch:
         self._next = 0.0
 
     def due_at(self, current: ReconcilePass) -> float | None:
-        """When to check again; ``None`` while nothing changes."""
+        """The next time to check; ``None`` while nothing changes."""
         return None if self._seen == current.state.queues.changes else self._next
 
     def clock_set_back(self, seconds: float) -> None:
@@ -131,7 +131,7 @@ class ExternalPodReconciler:
 
     @property
     def epoch(self) -> int:
-        """Of this scheduler."""
+        """The epoch of this scheduler."""
         return self.current.epoch
 
     @epoch.setter
@@ -206,7 +206,7 @@ class ExternalPodReconciler:
 
     @property
     def next_due(self) -> float | None:
-        """When something falls due by itself."""
+        """The next time at which something is due without an event."""
         timer = self.current.timers[0][0] if self.current.timers else None
         over_quota = self._over_quota.due_at(self.current) if self.current.ready else None
         requests = self.current.node_requests

@@ -266,7 +266,7 @@ class _Reading:
         self._projects = projects
 
     def grouped(self) -> Grouped:
-        """By the topmost owner that starts its pods together, else the pod for itself."""
+        """The group of the topmost owner that starts its pods together, else the pod by itself."""
         for owner, found, rule in reversed(self._chain):
             if rule is not None and rule.how is How.TOGETHER and found is not None:
                 return self._together(owner, found, rule) or self.each()

@@ -221,7 +221,7 @@ class PodLabels:
         return self.label(USER, *USER_ALIASES)
 
     def priority(self, default: str) -> int:
-        """As the core sorts: a named level, else the number of Kubernetes' priority class."""
+        """The priority in the core's terms: a named level, else that of the priority class."""
         named = self.label(PRIORITY, *PRIORITY_ALIASES)
         if named in NAMED:
             return NAMED[named]
@@ -252,7 +252,7 @@ class PodLabels:
 
     @property
     def min_members(self) -> int | None:
-        """How many pods start together, where somebody says so beside the owner's own fields."""
+        """The number of pods that start together, where a label beside the owner's says so."""
         said = self.label(MIN_MEMBERS, *MIN_MEMBERS_ALIASES)
         if not said:
             return None

@@ -309,7 +309,7 @@ def _count(offered: Mapping[str, str], resource: str) -> int:
 
 
 def _profiles(extended: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """Of the MIG instances that a node offers by name: of which there are some now, or all."""
+    """The profiles of MIG instances that a node offers by name: those there are now, else all."""
     found = {
         name.removeprefix(MIG_PREFIX): most
         for name, most in extended

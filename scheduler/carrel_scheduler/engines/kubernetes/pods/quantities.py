@@ -27,7 +27,7 @@ class PodRefused(ValueError):  # noqa: N818 - named for what it is, as the core'
 
     @property
     def sentence(self) -> str:
-        """For the author of the object."""
+        """The error as a sentence for the author of the object."""
         return f"`{self.field}` is `{self.value}`; it should be {self.expected}."
 
 

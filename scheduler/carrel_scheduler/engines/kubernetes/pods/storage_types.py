@@ -40,13 +40,13 @@ class PersistentVolumeClaim(Kube, frozen=True):
 
 
 class VolumeNodeAffinity(Kube, frozen=True):
-    """From which nodes a volume can be reached."""
+    """The nodes from which a volume can be reached."""
 
     required: NodeSelector | None = None
 
 
 class ClaimRef(Kube, frozen=True):
-    """For which claim a volume is kept."""
+    """The claim that a volume is kept for."""
 
     namespace: str = ""
     name: str = ""

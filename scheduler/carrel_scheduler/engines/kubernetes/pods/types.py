@@ -58,7 +58,7 @@ class ObjectMeta(Kube, frozen=True):
 
 
 class Condition(Kube, frozen=True):
-    """One condition of an object's status."""
+    """A condition of an object's status."""
 
     type: str
     status: str = ""
@@ -106,7 +106,7 @@ class PreferredNodes(Kube, frozen=True):
 
 
 class NodeAffinity(Kube, frozen=True):
-    """Which nodes."""
+    """Conditions on the nodes of a pod."""
 
     required: NodeSelector | None = msgspec.field(default=None, name=REQUIRED)
     preferred: tuple[PreferredNodes, ...] = msgspec.field(default=(), name=PREFERRED)
@@ -131,7 +131,7 @@ class WeightedPodTerm(Kube, frozen=True):
 
 
 class PodAffinity(Kube, frozen=True):
-    """Which pods to be near to, or far from."""
+    """Terms of pods to be near to, or far from."""
 
     required: tuple[PodTerm, ...] = msgspec.field(default=(), name=REQUIRED)
     preferred: tuple[WeightedPodTerm, ...] = msgspec.field(default=(), name=PREFERRED)
@@ -167,7 +167,7 @@ class Taint(Kube, frozen=True):
 
 
 class Toleration(Kube, frozen=True):
-    """Which taints do not matter; an empty key with ``Exists`` tolerates all."""
+    """A taint that is tolerated; an empty key with ``Exists`` tolerates all."""
 
     key: str = ""
     operator: str = "Equal"
@@ -310,7 +310,7 @@ class PodSpec(Kube, frozen=True):
 
 
 class Waiting(Kube, frozen=True):
-    """Why a container does not run yet."""
+    """The reason why a container does not run yet."""
 
     reason: str = ""
     message: str = ""
@@ -323,7 +323,7 @@ class Running(Kube, frozen=True):
 
 
 class Terminated(Kube, frozen=True):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int = 0
     signal: int = 0
@@ -334,7 +334,7 @@ class Terminated(Kube, frozen=True):
 
 
 class ContainerState(Kube, frozen=True):
-    """One of the three is given."""
+    """The state of a container; one of the three is given."""
 
     waiting: Waiting | None = None
     running: Running | None = None

@@ -161,7 +161,7 @@ class NodeRequests:
     # What follows
 
     def due_at(self, now: float) -> float | None:
-        """When to check again, or whether something changed; ``None`` while nothing changes."""
+        """The next time to check, now if something changed; ``None`` while nothing changes."""
         return now if self._changed else self._look_at(now)
 
     def _look_at(self, now: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Where a request for nodes stands: it is open, or given up for a while. Pure."""
+"""State of a request for nodes: open, or given up for a while. Pure."""
 
 from dataclasses import dataclass
 from datetime import UTC
@@ -29,7 +29,7 @@ class RequestFailure:
 
 
 def given_up(request: ProvisioningRequest, now: float) -> RequestFailure | None:
-    """Why a request counts as failed; ``None`` while it is open."""
+    """The failure of a request that was given up; ``None`` while it is open."""
     for kind in GIVEN_UP:
         if (found := request.holds(kind)) is not None:
             return _given_up(request, found, _since(found, now))
@@ -40,7 +40,7 @@ def given_up(request: ProvisioningRequest, now: float) -> RequestFailure | None:
 
 
 def next_look(request: ProvisioningRequest, now: float) -> float | None:
-    """When an open request changes without an event; ``None`` if it does not."""
+    """The time at which an open request changes without an event; ``None`` if it does not."""
     ready = request.holds(PROVISIONED)
     return None if ready is None else _since(ready, now) + FITS_SECONDS
 

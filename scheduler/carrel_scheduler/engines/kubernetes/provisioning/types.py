@@ -95,7 +95,7 @@ def request_name(uid: str, attempt: int) -> str:
 
 
 def attempt_of(name: str) -> int:
-    """Which attempt a request is; 0 for a name that is none of ours."""
+    """The attempt of a request, from its name; 0 for a name of another origin."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else 0
 

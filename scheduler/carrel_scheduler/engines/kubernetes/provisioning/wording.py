@@ -36,7 +36,7 @@ def beyond(found: LimitViolation) -> NodeRequestNote:
 
 
 def full(most: int) -> NodeRequestNote:
-    """As many requests are open as may be."""
+    """The note that as many requests are open as are allowed."""
     requests = "a request is open" if most == 1 else f"{most} requests are open"
     return waits(f"{requests}, as many as may be at a time; its own follows")
 

@@ -159,7 +159,7 @@ def epoch_of(pod: Pod) -> int:
 
 
 def refusal_of(pod: Pod) -> str:
-    """Why the node did not admit a reservation pod; empty if it did."""
+    """The reason why the node did not admit a reservation pod; empty if it did."""
     if not pod.ended or pod.metadata.deletion_timestamp is not None:
         return ""
     return f"{pod.status.reason or 'it ended'}: {pod.status.message or 'nobody says why'}"
@@ -174,7 +174,7 @@ def message_of(pod: Pod) -> str | None:
 
 
 def waits_for(pod: Pod) -> str:
-    """Why the reservation pod has not started, as reported by its node."""
+    """The reason why the reservation pod has not started, as reported by its node."""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", "PodInitializing"):

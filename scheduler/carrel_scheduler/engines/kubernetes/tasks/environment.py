@@ -204,7 +204,7 @@ def _data(task: TaskSpec) -> dict[str, str]:
 
 
 def volume_items(task: TaskSpec) -> list[dict[str, str]]:
-    """Which key of the secret is which file. Raises ``EngineError`` for a path that leaves."""
+    """Keys of the secret and their files. Raises ``EngineError`` for a path that leaves."""
     return [{"key": key, "path": f"files/{_path(path)}"} for key, path in _file_keys(task).items()]
 
 

@@ -185,7 +185,7 @@ class Records:
         return self._unbound.get(task)
 
     def statuses(self) -> list[TaskStatus]:
-        """Of all tasks."""
+        """The statuses of all tasks."""
         return [record.status for record in self._records.values()]
 
     def drop(self, task: TaskId) -> None:
@@ -200,7 +200,7 @@ class Records:
         self.wake()
 
     def drop_all(self, tasks: Iterable[TaskId]) -> None:
-        """Of several."""
+        """Drop several tasks."""
         for task in tasks:
             self.drop(task)
 

@@ -305,5 +305,5 @@ class Starter:
 
 @asynccontextmanager
 async def _by_plugin(_task: TaskSpec, _pod: ObjectMeta) -> AsyncIterator[Mapping[str, str]]:
-    """Its node's device plugin gives it its GPUs, and tells it which."""
+    """Leave the choice of GPUs to the node's device plugin, which tells the container."""
     yield {}

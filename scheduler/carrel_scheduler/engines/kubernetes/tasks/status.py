@@ -188,7 +188,7 @@ def _of_end(end: Terminated) -> str:
 
 
 def _because(pod: TaskPod) -> str:
-    """Why another part of the cluster ended it, as a sentence; empty if unknown."""
+    """The reason why another part of the cluster ended it, as a sentence; empty if unknown."""
     reason, message = _disruption(pod)
     return _said(_REASONS.get(reason, reason), message) if reason else ""
 
@@ -222,7 +222,7 @@ def _refused(pod: TaskPod) -> bool:
 
 
 def _waits(pod: TaskPod) -> str:
-    """Why a task has not begun, if that is worth showing."""
+    """The reason why a task has not begun, if that is worth showing."""
     waiting = pod.preparing.waiting or pod.state.waiting
     if waiting is None or waiting.reason in _BEGINS:
         return ""
@@ -242,7 +242,7 @@ def start_failure(pod: TaskPod, now: float, image_timeout: float) -> str:
 
 
 def look_again_at(pod: TaskPod, image_timeout: float) -> float | None:
-    """When something follows from the pod not changing; epoch seconds."""
+    """The time at which an unchanged pod is to be checked again; epoch seconds."""
     if pod.ended:
         return None
     if pod.metadata.deletion_timestamp:

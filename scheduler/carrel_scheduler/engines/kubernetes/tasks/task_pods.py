@@ -74,7 +74,7 @@ class TaskPod(Pod, frozen=True):
 
     @property
     def task(self) -> TaskId | None:
-        """Which task; ``None`` where the label names none."""
+        """The task of the pod; ``None`` where the label names none."""
         try:
             return TaskId.parse(self.metadata.labels.get(names.TASK, ""))
         except ValueError:
@@ -99,7 +99,7 @@ class TaskPod(Pod, frozen=True):
 
     @property
     def preparing(self) -> ContainerState:
-        """How the container is that runs before it, unless that one has done its part."""
+        """The state of the init container, unless it has succeeded."""
         for one in self.status.init_container_statuses:
             end = one.state.terminated
             if end is None or end.exit_code:

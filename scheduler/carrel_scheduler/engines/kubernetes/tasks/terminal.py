@@ -55,7 +55,7 @@ class ExitCodeParser:
         return rest
 
     def _begun(self, text: bytes) -> int:
-        """How many bytes at the end may be the beginning of a goodbye."""
+        """The number of bytes at the end that may be the beginning of the end mark."""
         most = min(len(text), len(self._begins) - 1)
         return next((n for n in range(most, 0, -1) if text.endswith(self._begins[:n])), 0)
 
@@ -71,7 +71,7 @@ _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 
 
 class PodTerminal:
-    """One session; see ``engines.contract.ExecSession``."""
+    """A terminal in a pod; see ``engines.contract.ExecSession``."""
 
     def __init__(self, client: KubeClient, pod: TaskPod, remote: RemoteCommand, mark: str) -> None:
         self._client, self._pod, self._remote, self._mark = client, pod, remote, mark

@@ -126,7 +126,7 @@ def _add(found: Storage, asked: "_Asked") -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One of a task's volumes."""
+    """A volume that a task asks for."""
 
     field: str
     source: str
@@ -239,7 +239,7 @@ class Claims:
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, meta.name, body, meta.namespace)
 
     def _use(self, key: tuple[str, str], task: TaskSpec) -> None:
-        """From now on the task uses a volume of one node, unless others do on another one."""
+        """Record that the task uses a volume of one node, unless others use it on another one."""
         users = self._users.get(key, {})
         there = {one: node for one, node in users.items() if self._is_there(one)}
         for node in there.values():

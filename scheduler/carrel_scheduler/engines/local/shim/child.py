@@ -134,7 +134,7 @@ def execute(job: ShimTask) -> None:
 
 
 def describe(error: OSError | ValueError, job: ShimTask) -> str:
-    """Why the command did not start, for the user."""
+    """The reason why the command did not start, for the user."""
     if isinstance(error, FileNotFoundError):
         path = job.environment.get("PATH", "")
         return f"{job.command[0]}: command not found (PATH={path})"

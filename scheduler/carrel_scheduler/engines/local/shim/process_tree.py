@@ -33,7 +33,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 when it is gone or a zombie."""
+    """The time at which a process started, in clock ticks since boot; 0 when gone or a zombie."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields and fields[0] not in ("Z", "X") else 0
 

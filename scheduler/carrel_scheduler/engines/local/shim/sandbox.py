@@ -115,7 +115,7 @@ class _Options:
         self._image = self._ours(job.image) if job.image else -1
 
     def arguments(self) -> list[str]:
-        """All arguments, mounts of outer folders first."""
+        """The arguments, mounts of outer folders first."""
         job = self._job
         size = ["--size", str(job.shared_memory_bytes)] if job.shared_memory_bytes else []
         devices = [*KERNEL, "--perms", "1777", *size, "--tmpfs", SHARED_MEMORY]
@@ -245,7 +245,7 @@ class _Options:
         return any(_within(path, folder) for folder in self._needed[len(self._job.masks) :])
 
     def _placed(self, target: str) -> str:
-        """Where a path of the engine lies in the sandbox."""
+        """The place of a path of the engine in the sandbox."""
         return target if self._image < 0 else mount_points.in_image(self._image, target)
 
     def _hidden(self, path: str) -> bool:

@@ -105,7 +105,7 @@ class StudyState:
 
 
 class Study(Protocol):
-    """One experiment's study. Not for the event loop's thread; see ``studies``."""
+    """The study of an experiment. Not for the event loop's thread; see ``studies``."""
 
     def standing(self) -> StudyState:
         """The study's counts and open trials."""

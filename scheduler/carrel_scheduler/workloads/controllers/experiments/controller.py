@@ -62,7 +62,7 @@ class ReconcileInput:
         return busy | set(standing.open)
 
     def workers_failed(self) -> ReasonInfo | None:
-        """Why the experiment ends where workers fail again and again."""
+        """The reason why the experiment ends where workers fail again and again."""
         return workers.too_many_failed(self.workers) if self.warm else None
 
     @property

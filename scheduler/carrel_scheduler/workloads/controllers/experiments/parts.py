@@ -94,7 +94,7 @@ LINES: Final = 30
 
 
 def error(why: str, log: str) -> str:
-    """Why a trial failed: the sentence, and the end of its log, where a traceback is."""
+    """The error of a trial: the sentence, and the end of its log, where a traceback is."""
     kept = log.strip()[-LONGEST_ERROR:]
     return "\n".join(text for text in (why, kept) if text)
 

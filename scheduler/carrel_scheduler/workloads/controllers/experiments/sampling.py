@@ -61,7 +61,7 @@ def _reachable(low: float, high: float, step: float) -> float:
 
 
 def count(one: BaseDistribution) -> float:
-    """How many values a parameter has; infinity when they cannot be counted."""
+    """The number of values of a parameter; infinity when they cannot be counted."""
     if isinstance(one, CategoricalDistribution):
         return len(one.choices)
     if isinstance(one, IntDistribution):
@@ -84,7 +84,7 @@ def values(one: BaseDistribution) -> Sequence[Any]:
 
 
 def size(space: Space) -> float:
-    """How many configurations there are; infinity when they cannot be counted."""
+    """The number of configurations; infinity when they cannot be counted."""
     return math.prod(count(one) for one in space.values())
 
 
@@ -160,7 +160,7 @@ class DistinctSampler(BaseSampler):
         return self._inner.sample_independent(study, trial, name, one)
 
     def _left(self) -> dict[str, Any]:
-        """One of the configurations that were never drawn; the caller knows that there are some."""
+        """A configuration that was never drawn; the caller knows that there are some."""
         names = sorted(self._space)
         listed = (values(self._space[name]) for name in names)
         left = [

@@ -212,7 +212,7 @@ def _replica(part: Workload, targets: Mapping[str, Target], load: Load, now: flo
 
 
 def _after(targets: Mapping[str, Target], steps: Steps, now: float) -> dict[str, Target]:
-    """Where requests go from now on."""
+    """The targets of requests after these steps."""
     gone = {*steps.remove, *steps.end}
     return {
         uid: msgspec.structs.replace(one, state="draining", since=now)

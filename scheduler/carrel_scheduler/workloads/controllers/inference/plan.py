@@ -225,7 +225,7 @@ def _end_drained(now_is: Situation, steps: Steps, now: float) -> None:
 
 
 def _adjust(now_is: Situation, steps: Steps, ours: Sequence[Replica], now: float) -> None:
-    """As many as are wanted."""
+    """Add the steps that lead to the wanted number of replicas."""
     if len(ours) < steps.wanted:
         _make(now_is, steps, steps.wanted - len(ours), now)
     else:
@@ -239,7 +239,7 @@ def _roll(
     others: Sequence[Replica],
     now: float,
 ) -> None:
-    """One more of the new revision, and one less of the old for each new one that is ready."""
+    """Add a replica of the new revision, and end an old one for each new one that is ready."""
     ready = sum(one.state == "ready" for one in ours)
     keep = max(0, steps.wanted - ready)
     coming = [one for one in ours if one.state != "ready"]

@@ -110,7 +110,7 @@ _LOG: Final = "Read the log of `{name}`, the last replica that was tried, for th
 
 
 def ended(part: Workload) -> str:
-    """How a replica ended, as a phrase."""
+    """The end of a replica, as a phrase."""
     task = part.status.tasks[0] if part.status.tasks else None
     if task is None:
         return "it never started"

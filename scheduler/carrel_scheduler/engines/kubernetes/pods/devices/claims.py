@@ -49,7 +49,7 @@ from carrel_schema.names import MIG_PREFIX, TASK
 
 
 class _Waits(Exception):  # noqa: N818 - an outcome to handle
-    """Why a claim cannot be served yet."""
+    """A claim cannot be served yet."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ def taken(pool: tuple[str, str], device: SliceDevice, there: Amounts) -> dict[Co
 
 
 def part_milli(takes: Amounts, there: Amounts) -> int:
-    """Which part of the whole a device is, in thousandths, upwards; at least 1."""
+    """The part of the whole that a device is, in thousandths, rounded up; at least 1."""
     if not takes:
         return MILLI
     sets = {key[:3] for key in takes}

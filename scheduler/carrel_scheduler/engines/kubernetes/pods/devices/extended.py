@@ -106,7 +106,7 @@ def claim_of_pod(pod: Pod, spec: ResourceClaimSpec) -> ResourceClaim:
 
 
 def amounts_of(container: Container, names: Collection[str]) -> dict[str, int]:
-    """How many devices a container asks for by these names."""
+    """The numbers of devices that a container asks for, by these names."""
     given = (*container.resources.requests, *container.resources.limits)
     if not any(name in names for name in given):
         return {}

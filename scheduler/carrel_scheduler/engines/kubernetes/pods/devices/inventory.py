@@ -165,7 +165,7 @@ class Inventory:
         return device[0] in self._gpu_drivers
 
     def gpu_milli(self, given: DeviceAllocation) -> int:
-        """Which part of a GPU was given, in thousandths; 0 for other devices."""
+        """The part of a GPU that was given, in thousandths; 0 for other devices."""
         found = self._by_id.get(given.id)
         if not self.is_gpu(given.id):
             return 0

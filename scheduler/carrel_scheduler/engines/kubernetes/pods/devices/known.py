@@ -310,7 +310,7 @@ class KnownDevices:
     # Devices of a node
 
     def terms(self, node: str) -> SharingTerms | None:
-        """How tasks get parts of a node's GPUs by claims; ``None``: they get none."""
+        """The terms by which tasks get parts of a node's GPUs; ``None``: they get none."""
         version = self.inventory.versions[node]
         known = self._terms.get(node)
         if known is None or known[0] != version:
@@ -325,7 +325,7 @@ class KnownDevices:
 
     @property
     def all_terms(self) -> frozenset[SharingTerms]:
-        """All ways in which tasks get parts of GPUs by claims."""
+        """The terms on which tasks get parts of GPUs by claims, of all nodes."""
         if not self.task_class:
             return frozenset()
         return frozenset(found for node in self.inventory.nodes() if (found := self.terms(node)))
@@ -337,7 +337,7 @@ class KnownDevices:
     def _uses_with_users(
         self, node: str
     ) -> Iterator[tuple[DeviceAllocation, tuple[str, ...], bool]]:
-        """With the uids of pods that have it, and whether it is only decided yet."""
+        """Uses with the uids of pods that have the device, and whether it is only decided yet."""
         there = {one.id for one in self.inventory.of_node(node)}
         for key in {key for one in there for key in self._holders.get(one, ())}:
             users = tuple(one.uid for one in self._claims[key].status.reserved_for)

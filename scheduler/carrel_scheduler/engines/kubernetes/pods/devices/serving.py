@@ -1,4 +1,4 @@
-"""Which nodes serve requests for devices, now or once GPUs become free there."""
+"""The nodes that serve requests for devices, now or once GPUs become free there."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -119,25 +119,25 @@ class ServingNodes:
         return None, 0, False
 
     def count(self, found: Match) -> int:
-        """How many of the devices are whole GPUs."""
+        """The number of the devices that are whole GPUs."""
         return self.gpus(taken_by(found))
 
     def parts(self, found: Match) -> int:
-        """How much the others are of GPUs, in thousandths."""
+        """The size of the other devices, in thousandths of a GPU."""
         return self.parts_of(taken_by(found))
 
     def parts_of(self, devices: Iterable[DeviceAllocation]) -> int:
-        """How much of GPUs those of these are that are parts."""
+        """The size of those of the devices that are parts of GPUs, in thousandths."""
         whole, milli = self._inventory.is_whole_gpu, self._inventory.gpu_milli
         return sum(milli(one) for one in devices if not whole(one))
 
     def gpus(self, devices: Iterable[DeviceAllocation]) -> int:
-        """How many of these are whole GPUs."""
+        """The number of these devices that are whole GPUs."""
         return sum(self._inventory.is_whole_gpu(one) for one in devices)
 
 
 def _keep_largest(now: dict[str, tuple[int, int]], later: dict[str, tuple[int, int]]) -> None:
-    """Of nodes that have unlike numbers of GPUs those with most: a pod asks for one number."""
+    """Keep the nodes with the most GPUs where numbers differ: a pod asks for one number."""
     most = max((now or later).values(), default=(0, 0))
     for nodes in (now, later):
         for name in [name for name, found in nodes.items() if found != most]:

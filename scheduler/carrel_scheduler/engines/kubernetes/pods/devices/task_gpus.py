@@ -39,7 +39,7 @@ def are_of(gpus: Sequence[NodeDevice], device_class: DeviceClass | None) -> bool
 
 
 def instance_counts(instances: Iterable[NodeDevice], left: Amounts) -> dict[str, int]:
-    """How many MIG instances of each profile there may be at once, by the names of resources."""
+    """The number of MIG instances of each profile that can exist at once, by resource name."""
     found: dict[str, int] = {}
     remaining: dict[str, Amounts] = {}
     for one in instances:

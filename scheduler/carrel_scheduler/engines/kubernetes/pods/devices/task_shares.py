@@ -45,12 +45,12 @@ class SharingTerms:
 
     @property
     def label(self) -> str:
-        """By which the core tells nodes with other terms apart."""
+        """The label by which the core tells nodes with other terms apart."""
         return f"shares-{hashlib.sha256(repr(self.capacities).encode()).hexdigest()[:12]}"
 
     @property
     def memory_mib(self) -> int:
-        """Of each GPU."""
+        """The memory of each GPU."""
         return dict(self.capacities)[MEMORY].total // NANO // MIB
 
     def amounts(self, milli: int, asked_mib: int = 0) -> Asked | None:

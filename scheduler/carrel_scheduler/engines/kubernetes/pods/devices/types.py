@@ -20,7 +20,7 @@ Config = tuple[dict[str, Any], ...]
 
 
 class Attribute(Kube, frozen=True):
-    """One of the four is given."""
+    """A value of one of four types."""
 
     int_value: int | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
@@ -52,7 +52,7 @@ class SliceCapacity(Kube, frozen=True):
 
 
 class CounterUse(Kube, frozen=True):
-    """How much of the counters of a set a device takes."""
+    """The amounts of the counters of a set that a device takes."""
 
     counter_set: str = ""
     counters: dict[str, SliceCapacity] = msgspec.field(default_factory=dict)
@@ -113,7 +113,7 @@ class Expression(Kube, frozen=True):
 
 
 class DeviceSelector(Kube, frozen=True):
-    """Which devices."""
+    """A condition that selects devices."""
 
     cel: Expression = Expression()
 

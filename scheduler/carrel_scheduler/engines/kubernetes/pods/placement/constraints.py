@@ -208,7 +208,7 @@ class NeighbourConstraints:
         return found
 
     def apart(self, pod: Pod, *, together: bool) -> str:
-        """By which label of nodes the pods of one workload keep apart."""
+        """The label of nodes by which the pods of one workload keep apart."""
         meta = pod.metadata
         for term in _own_terms(pod, near=False):
             if self._known.neighbours.selects(term, meta.namespace, meta.labels):

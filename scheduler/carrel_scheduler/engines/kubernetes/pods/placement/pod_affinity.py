@@ -62,7 +62,7 @@ class Term:
 
 @dataclass(slots=True)
 class Count:
-    """For each node the number of pods that all ``terms`` select."""
+    """The number of pods on each node that all ``terms`` select."""
 
     terms: tuple[Term, ...]
     living: bool
@@ -215,7 +215,7 @@ class Neighbours:
         return all(self.selects(term, placed.namespace, placed.labels) for term in count.terms)
 
     def _add(self, nodes: Counter[str], node: str, sign: int) -> None:
-        """One more or less; only the first and the last matter to who asks for nodes."""
+        """Count a pod more or less on a node; others see only the first and the last."""
         nodes[node] += sign
         if nodes[node] <= 0:
             del nodes[node]
@@ -271,7 +271,7 @@ def emptiest(
 def _sums(
     one: SpreadConstraint, nodes: Iterable[PlaceNode], there: Mapping[str, int]
 ) -> dict[str, int]:
-    """How many of the selected pods each value has."""
+    """The number of the selected pods of each value."""
     sums: dict[str, int] = {}
     for node in nodes:
         value = node.labels[one.topology_key]

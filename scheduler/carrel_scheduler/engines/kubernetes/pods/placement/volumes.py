@@ -128,7 +128,7 @@ class Volumes:
                 self.version += 1
 
     def reach(self, pod: Pod, index: NodeIndex) -> VolumeAccess:
-        """From where all volumes of a pod can be reached."""
+        """The nodes from which all volumes of a pod can be reached."""
         return self.reach_claims(pod.metadata.namespace, claims_of(pod), index)
 
     def reach_claims(self, namespace: str, names: Iterable[str], index: NodeIndex) -> VolumeAccess:
@@ -170,7 +170,7 @@ class Volumes:
     def _open(
         self, claim: PersistentVolumeClaim, storage: StorageClass, index: NodeIndex
     ) -> frozenset[str] | None:
-        """Where a volume for an unbound claim is, or can be made; ``None`` for anywhere."""
+        """The nodes where a volume for an unbound claim is, or can be made; ``None`` for all."""
         selected = self._selected(claim)
         if selected:
             return frozenset({selected})
@@ -323,7 +323,7 @@ class ClaimUsers:
             self._count(*old, -1)
 
     def nodes(self, namespace: str, claim: str) -> frozenset[str]:
-        """Where pods use a claim."""
+        """The nodes of pods that use a claim."""
         found = self._nodes.get((namespace, claim))
         return NOWHERE if found is None else frozenset(found)
 
