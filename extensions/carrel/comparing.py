@@ -27,7 +27,7 @@ Curve = list[tuple[int, float, float]]
 
 
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One job or trial.
+    """A job or trial.
 
     Attributes:
         label: its name, of a trial ``EXPERIMENT/NUMBER``.

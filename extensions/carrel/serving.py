@@ -98,7 +98,7 @@ def make_app(function: Callable[..., Any], *, threads: int = 1) -> web.Applicati
 
 
 class _Served:
-    """One function and how it is called."""
+    """A served function and how it is called."""
 
     def __init__(self, function: Callable[..., Any], pool: ThreadPoolExecutor) -> None:
         self._function, self._pool = function, pool

@@ -64,7 +64,7 @@ class RemoteJournal(BaseJournalBackend):
 
 
 def optuna_storage(client: Client | None = None) -> "CarrelStorage":
-    """All experiments that you may see, as a storage for Optuna's own tools.
+    """The experiments that you may see, as a storage for Optuna's own tools.
 
     Args:
         client: of which server and with which token; by default as everywhere.

@@ -178,7 +178,7 @@ def why(workload: "Workload") -> str:
 
 
 def summary(workload: "Workload", now: float) -> str:
-    """One workload in one line of plain text."""
+    """A line of plain text about a workload."""
     status = workload.status
     parts = [state_word(workload).lower()]
     if status.phase == "pending" and status.queue_position is not None:

@@ -309,7 +309,7 @@ class FaultList(Answer, frozen=True, kw_only=True):
 
 
 class QueueEntryOut(Answer, frozen=True, kw_only=True):
-    """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects.
+    """A waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects.
 
     ``color`` is the project's colour number.
     """
@@ -328,7 +328,7 @@ class QueueEntryOut(Answer, frozen=True, kw_only=True):
 
 
 class TrialOut(Answer, frozen=True, kw_only=True):
-    """One trial.
+    """A trial of an experiment.
 
     Attributes:
         state: ``waiting``, ``running``, ``completed``, ``pruned``, ``failed`` or ``stopped``.
@@ -352,7 +352,7 @@ class TrialOut(Answer, frozen=True, kw_only=True):
 
 
 class Trials(Answer, frozen=True, kw_only=True):
-    """All trials of an experiment, and the number of the best."""
+    """The trials of an experiment, and the number of the best."""
 
     metric: str = "objective"
     direction: str = "minimize"

@@ -20,7 +20,7 @@ Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class CodeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file: its path in the folder, its size in bytes and its chunks in their order."""
+    """A file: its path in the folder, its size in bytes and its chunks in their order."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_PATH)]
     size: Annotated[int, msgspec.Meta(ge=0, le=MOST_FOLDER_BYTES)]
@@ -29,7 +29,7 @@ class CodeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class CodeFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All files of a folder, by path."""
+    """The files of a folder, by path."""
 
     files: Annotated[tuple[CodeFile, ...], msgspec.Meta(max_length=MOST_FILES)]
 

@@ -118,7 +118,7 @@ Parameters = Annotated[dict[ParameterName, Any], Constraint(max_length=1000)]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a structure.
+    """A field of a structure.
 
     Attributes:
         name: in Python, on the wire and in the ledger.

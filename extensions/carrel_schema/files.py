@@ -18,7 +18,7 @@ FilePath = Annotated[str, Constraint(min_length=1, max_length=1024, pattern=NO_N
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored file, by its path in its folder."""
+    """A stored file, by its path in its folder."""
 
     path: str
     size: int
@@ -37,7 +37,7 @@ class Artifacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint of a workload.
+    """A checkpoint of a workload.
 
     Attributes:
         name: of its folder, by which work begins from it.

@@ -39,7 +39,7 @@ class PodGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopologyLevel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One level of a topology: nodes with the same value of a label are one domain.
+    """A level of a topology: nodes with the same value of a label are one domain.
 
     Attributes:
         node_label: the key of the label; the last level may be `kubernetes.io/hostname`.

@@ -24,7 +24,7 @@ ParameterText = Annotated[Text, Constraint(max_length=500)]
 
 
 class Decision(Answer, frozen=True, kw_only=True):
-    """One action of the scheduler's plan, with the version of the objects it was decided on.
+    """An action of the scheduler's plan, with the version of the objects it was decided on.
 
     ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` (a limit struck) or ``refuse``.
     """
@@ -58,7 +58,7 @@ class PlaceUse(Answer, frozen=True, kw_only=True):
 
 
 class Transition(Answer, frozen=True, kw_only=True):
-    """One change of a workload's phase, with the resources that it holds from then on.
+    """A change of a workload's phase, with the resources that it holds from then on.
 
     ``gpu_milli``, ``cpu_milli`` and ``memory_bytes`` are what the workload holds after the change
     (0 when it holds nothing), so use is the sum over rows of amount x time to the next row.
@@ -132,7 +132,7 @@ class UsageSeries(Answer, frozen=True, kw_only=True):
 
 
 class Point(Answer, frozen=True, kw_only=True):
-    """One reported value of a curve."""
+    """A reported value of a curve."""
 
     at: float
     step: int = 0

@@ -52,7 +52,7 @@ class KindFacts:
 
     @property
     def sections(self) -> frozenset[str]:
-        """All sections that it may have."""
+        """The sections that work of the kind may have."""
         return frozenset(self.required + self.allowed)
 
 

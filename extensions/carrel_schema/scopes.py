@@ -18,7 +18,7 @@ SCOPE_WORDS: Final = "`platform`, `department/NAME`, `project/NAME` or `user/NAM
 
 
 class Scope(msgspec.Struct, frozen=True, order=True):
-    """One scope.
+    """A scope of rights.
 
     Attributes:
         level: what it is.

@@ -149,7 +149,7 @@ class Elastic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One dimension of a search space.
+    """A dimension of a search space.
 
     ``low`` and ``high`` bound numbers, ``step`` and ``log`` shape them; ``choices`` are those of a
     categorical one.
@@ -196,7 +196,7 @@ class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of an experiment.
+    """A configuration of an experiment.
 
     Attributes:
         worker: it is a worker, which runs trials one after the other; the number is its own.

@@ -1,4 +1,4 @@
-"""One call that makes a JupyterHub a Carrel on one machine: ``install(c, settings, keys)``.
+"""Configures a JupyterHub as a Carrel on one machine: ``install(c, settings, keys)``.
 
 Usable from anybody's ``jupyterhub_config.py``. What is set here can be set differently afterwards;
 what Carrel needs to work is in ``product``.

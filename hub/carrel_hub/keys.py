@@ -12,7 +12,7 @@ KEYS_FILE: Final = "keys.json"
 
 
 class Keys(msgspec.Struct, kw_only=True, frozen=True):
-    """All secrets, by purpose.
+    """The secrets of an installation, by purpose.
 
     Attributes:
         cookie: signs the Hub's cookies (hex, 32 bytes).

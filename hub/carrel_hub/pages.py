@@ -34,7 +34,7 @@ STATES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One workspace on the home page.
+    """A workspace on the home page.
 
     Attributes:
         name: the Hub's server name, empty for the default one.

@@ -37,7 +37,7 @@ class Gpus(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
-    """All settings of an installation but the secrets.
+    """The settings of an installation, without secrets.
 
     Attributes:
         state_dir: the one folder that is written to.
@@ -81,7 +81,7 @@ class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def log_dir(self) -> Path:
-        """One log file for each part."""
+        """The folder of logs: a file for each part."""
         return self.state_dir / "logs"
 
     @property

@@ -39,7 +39,7 @@ LONGEST_MESSAGE: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """One input that is set aside.
+    """An input that is set aside.
 
     Attributes:
         source: what kind of input it is.

@@ -1,4 +1,4 @@
-"""One user's workspace (default or named) as a workload: its name, its state, and the REST calls.
+"""Workspaces as workloads, one for each server of a user: names, states, and the REST calls.
 
 The name is a DNS label, different for every user and server: ``ada`` -> ``workspace-ada``; her
 server ``gpu-lab`` -> ``workspace-ada--gpu-lab``. A name that is no DNS label, or that would make

@@ -220,7 +220,7 @@ def quota_line(use: ProjectUse, quota: Amounts) -> str:
 
 
 def project_row(project: Project) -> list[str]:
-    """One line of ``list projects``."""
+    """A line of ``list projects``."""
     use, interactive = project.use, project.interactive
     return [
         project.name,
@@ -247,7 +247,7 @@ def use_of(projects: Iterable[Project]) -> ProjectUse:
 
 
 def department_row(department: Department, projects: Sequence[Project]) -> list[str]:
-    """One line of ``department list``."""
+    """A line of ``department list``."""
     use = use_of(projects)
     return [
         department.name,

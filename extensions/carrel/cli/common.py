@@ -88,17 +88,17 @@ ProjectOption = Annotated[
 
 
 def say(text: str = "") -> None:
-    """One line of result."""
+    """Print a line of the result."""
     typer.echo(text)
 
 
 def note(text: str) -> None:
-    """One line beside the result."""
+    """Print a line beside the result."""
     typer.echo(text, err=True)
 
 
 def complain(text: str) -> None:
-    """One sentence about what went wrong."""
+    """Print a sentence about what went wrong."""
     if coloured(sys.stderr):
         text = typer.style(text, fg="red")
     typer.echo(text, err=True)

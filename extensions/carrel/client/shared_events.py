@@ -1,4 +1,4 @@
-"""One stream of events for all listeners of a project in this process.
+"""Event streams that are shared: one for all listeners of a project in this process.
 
 Two hundred live views would otherwise hold two hundred connections. A listener is told to request
 the present state whenever the stream is (re)connected and then gets every change, so nothing falls

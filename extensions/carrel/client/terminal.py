@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Session:
-    """One websocket to a command.
+    """A websocket to a command.
 
     Attributes:
         exit_code: known once ``read`` returned nothing, if the server sent it.
@@ -33,7 +33,7 @@ class _Session:
 
 
 class Terminal(_Session):
-    """One session on a terminal."""
+    """A session on a terminal."""
 
     async def __aenter__(self) -> Self:
         return self

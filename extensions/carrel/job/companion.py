@@ -207,7 +207,7 @@ def execute(shell: Any, cell: Cell) -> bytes:
 
 
 class CompanionServer(ThreadingMixIn, WSGIServer):
-    """One thread for each request."""
+    """The HTTP server of a companion, with a thread for each request."""
 
     daemon_threads = True
 

@@ -24,7 +24,7 @@ _END: Final = ".end"
 
 
 class EventFile:
-    """One event file. Made and used in one thread only.
+    """An event file. Made and used in one thread only.
 
     Args:
         folder: where the file is made.

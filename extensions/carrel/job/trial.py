@@ -137,7 +137,7 @@ class Parameters(dict[str, Any]):
 
 
 class Trial:
-    """One configuration of an experiment. Made by ``carrel.trial``.
+    """A configuration of an experiment. Made by ``carrel.trial``.
 
     Attributes:
         number: within the experiment, from 0; ``None`` outside of one.

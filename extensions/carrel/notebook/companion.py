@@ -94,7 +94,7 @@ def variables_of(source: str, given: list[str], namespace: Mapping[str, Any]) ->
 
 
 class Companion:
-    """One companion. Methods raise ``CarrelError``.
+    """A companion. Methods raise ``CarrelError``.
 
     Attributes:
         asked: the request's fields; a cell with others needs another companion.

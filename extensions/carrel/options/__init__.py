@@ -1,4 +1,4 @@
-"""All options of work at submission, as one table.
+"""The table of all options of work at submission.
 
 ``table`` holds the rows: how each option is spelt, how its text is read, the sentence that explains
 it, which field of the API it fills, and for which kinds of work. The shell tool, the magics, the

@@ -10,7 +10,7 @@ from carrel_schema.kinds import WorkloadKind
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of work.
+    """A kind of work.
 
     Attributes:
         name: in the API.

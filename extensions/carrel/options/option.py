@@ -1,4 +1,4 @@
-"""One option: its spelling, its value, its sentence, and where it goes in a request.
+"""Options: spelling, value, sentence, and where each goes in a request.
 
 What fills a field takes its bounds, its default and, unless it has one of its own, its sentence
 from the field, as the schema says it (``of_field``).
@@ -31,7 +31,7 @@ class Surface(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table.
+    """An option: a row of the table.
 
     Attributes:
         flag: without the dashes.

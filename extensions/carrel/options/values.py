@@ -30,7 +30,7 @@ from carrel_schema.objects import FailureClass
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """One kind of value.
+    """A type of value.
 
     Attributes:
         read: text to value; raises ``BadSetting`` whose sentence begins with the refused text.

@@ -15,7 +15,7 @@ UNSEEN: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class ActivityReading:
-    """One reading. Times are epoch seconds.
+    """A reading of a workspace's activity. Times are epoch seconds.
 
     Attributes:
         busy_since: since when a kernel has been executing requests without a break; ``None`` when

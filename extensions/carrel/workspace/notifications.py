@@ -31,7 +31,7 @@ ENDED_KEPT: Final = 100
 
 @dataclass(slots=True)
 class WorkNotifications:
-    """One user's work, and the latest notifications about it.
+    """The work of a user, and the latest notifications about it.
 
     Attributes:
         user: whose work counts.

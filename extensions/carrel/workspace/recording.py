@@ -32,7 +32,7 @@ PROTOCOL: Final = "v1.kernel.websocket.jupyter.org"
 
 
 class RecordedKernel:
-    """One kernel: what it publishes, and the file that its outputs belong to.
+    """A kernel: what it publishes, and the file that its outputs belong to.
 
     Attributes:
         path: of the notebook, as last known.

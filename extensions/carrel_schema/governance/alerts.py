@@ -191,7 +191,7 @@ class AlertRuleOut(AlertRule, frozen=True, kw_only=True):
 
 
 class AlertRuleList(Answer, frozen=True, kw_only=True):
-    """All rules."""
+    """The alert rules."""
 
     items: Sequence[AlertRuleOut] = ()
 
@@ -301,7 +301,7 @@ class ChannelOut(Answer, frozen=True, kw_only=True):
 
 
 class ChannelList(Answer, frozen=True, kw_only=True):
-    """All channels."""
+    """The channels."""
 
     items: Sequence[ChannelOut] = ()
 

@@ -28,7 +28,7 @@ START: Final = "0" * 64
 
 
 class AuditEntry(Answer, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry.
+    """An entry of the audit log.
 
     Attributes:
         seq: its number.

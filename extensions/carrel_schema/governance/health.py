@@ -18,7 +18,7 @@ HealthState = Literal["ok", "warning", "failed"]
 
 
 class HealthCheck(Answer, frozen=True, kw_only=True):
-    """One subject of the report.
+    """A subject of the health report.
 
     Attributes:
         name: of the subject, stable.

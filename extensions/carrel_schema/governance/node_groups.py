@@ -72,6 +72,6 @@ class NodeGroupOut(Answer, frozen=True, kw_only=True):
 
 
 class NodeGroupList(Answer, frozen=True, kw_only=True):
-    """All groups of nodes, by name."""
+    """The node groups, by name."""
 
     items: Sequence[NodeGroupOut] = ()

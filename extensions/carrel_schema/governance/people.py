@@ -189,7 +189,7 @@ class DirectoryGroupOut(Answer, frozen=True, kw_only=True):
 
 
 class DirectoryGroupList(Answer, frozen=True, kw_only=True):
-    """All rules, by group."""
+    """The rules of groups of the directory, by group."""
 
     items: Sequence[DirectoryGroupOut] = ()
 

@@ -146,7 +146,7 @@ class PolicyList(Answer, frozen=True, kw_only=True):
 
 
 class Bound(Answer, frozen=True, kw_only=True):
-    """One part of a rule for a field, and the policy that it is from.
+    """A part of a rule for a field, and the policy that it is from.
 
     Attributes:
         policy: name of the policy; ``scope`` is where it is.

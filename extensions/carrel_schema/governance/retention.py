@@ -45,7 +45,7 @@ class RetentionSettings(RetentionFields, frozen=True, kw_only=True):
 
 
 class Retained(Answer, frozen=True, kw_only=True):
-    """One kind of record that is kept.
+    """A kind of record that is kept.
 
     Attributes:
         name: of the kind, stable.

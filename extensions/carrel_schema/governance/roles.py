@@ -205,7 +205,7 @@ class RoleOut(Answer, frozen=True, kw_only=True):
 
 
 class RoleList(Answer, frozen=True, kw_only=True):
-    """All roles."""
+    """The roles."""
 
     items: Sequence[RoleOut] = ()
 

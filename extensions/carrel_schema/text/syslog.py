@@ -19,7 +19,7 @@ ENTERPRISE: Final = 32473
 
 
 def message(entry: AuditEntry, host: str) -> str:
-    """One message, without the framing of a transport.
+    """A message, without the framing of a transport.
 
     Args:
         entry: of the audit log.

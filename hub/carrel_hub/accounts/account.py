@@ -9,7 +9,7 @@ HIDDEN: Final = "(hidden)"
 
 
 class LocalAccount(msgspec.Struct, kw_only=True):
-    """One account.
+    """A local account.
 
     Attributes:
         password: its scrypt hash.
@@ -30,7 +30,7 @@ class LocalAccount(msgspec.Struct, kw_only=True):
 
 
 class AccountChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of an account, with the fields that changed.
+    """A change of an account, with the fields that changed.
 
     Attributes:
         at: epoch seconds.

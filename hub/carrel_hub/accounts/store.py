@@ -75,7 +75,7 @@ class AccountStore:
         return dict(self._file.accounts)
 
     def find(self, name: str) -> LocalAccount | None:
-        """One account."""
+        """Find an account."""
         return self.all().get(name)
 
     def add(

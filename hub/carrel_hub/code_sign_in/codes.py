@@ -39,7 +39,7 @@ class TooManyCodes(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(slots=True)
 class PendingCode:
-    """One request.
+    """A sign-in by code that waits for its confirmation.
 
     Attributes:
         code: what is typed.

@@ -48,7 +48,7 @@ class GroupRules:
         self._rules: tuple[GroupRule, ...] = ()
 
     def all(self) -> tuple[GroupRule, ...]:
-        """All rules; none without a file. Raises ``GroupRuleError``."""
+        """Read all rules; none without a file. Raises ``GroupRuleError``."""
         try:
             status = self.path.stat()
         except FileNotFoundError:

@@ -48,7 +48,7 @@ class LoadBalancer:
         return self._busy.get(uid, {})
 
     def busy_targets(self) -> set[str]:
-        """All targets with requests."""
+        """The targets that have requests."""
         return {target for targets in self._busy.values() for target in targets}
 
     def choose(

@@ -1,4 +1,4 @@
-"""One request with one server: over HTTP, or a websocket.
+"""Exchanges with servers: one request over HTTP, or a websocket.
 
 HTTP: each side is read only as fast as the other takes it. A connection to a server serves the next
 request only when request and answer were complete; aiohttp frames both.

@@ -44,7 +44,7 @@ class RouteTarget:
 
 @dataclass(frozen=True, slots=True)
 class RoutedWorkload:
-    """One workload with routes, as the gateway needs it.
+    """A workload with routes, as the gateway needs it.
 
     Attributes:
         targets: by the name of the route, servers that take requests.

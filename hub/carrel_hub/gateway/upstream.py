@@ -40,7 +40,7 @@ class TargetError(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """One try with one server, given as ``trace_request_ctx``; ``sent``: it may have seen it.
+    """An attempt to reach a server, given as ``trace_request_ctx``; ``sent``: it may have seen it.
 
     The client itself asks again over a new connection when a kept one turns out to be closed, so
     the error of a call does not tell.

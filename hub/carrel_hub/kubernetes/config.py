@@ -1,4 +1,4 @@
-"""One call that makes a JupyterHub a Carrel on a cluster: ``install(c, settings, keys)``.
+"""Configures a JupyterHub as a Carrel on a cluster: ``install(c, settings, keys)``.
 
 The Hub's configuration file on a cluster is::
 

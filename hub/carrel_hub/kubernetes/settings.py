@@ -15,7 +15,7 @@ PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
 class ClusterHubSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """All settings but the secrets. Addresses are URLs without a final slash.
+    """The settings of a Hub on a cluster, without secrets. URLs have no final slash.
 
     Attributes:
         public_url: what people type; TLS ends before the proxy.

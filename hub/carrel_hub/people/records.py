@@ -75,7 +75,7 @@ class People:
         return UserPage(items=shown, total=len(found), sign_in=self._kind)
 
     def find(self, name: str) -> UserOut | None:
-        """One user."""
+        """Find a user."""
         return next((one for one in self._all(name) if one.name == name), None)
 
     def admins(self) -> list[str]:

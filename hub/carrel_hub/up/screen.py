@@ -136,7 +136,7 @@ def _model(name: str, memory_mib: int) -> str:
 
 
 def stop_summary(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
-    """One line about what happens to workspaces and jobs."""
+    """The line about what happens to workspaces and jobs."""
     if workloads is None:
         return "Stopped. Workspaces and jobs go on; the next `carrel up` finds them again."
     if not workloads:

@@ -45,7 +45,7 @@ class Subject:
 
 
 def report(facts: Facts, rules: Rules, ledger: LedgerFacts) -> list[HealthCheck]:
-    """All checks in their order of display."""
+    """The checks in their order of display."""
     conditions = find(facts, rules)
     return [_check(one, conditions, facts, rules, ledger) for one in SUBJECTS]
 

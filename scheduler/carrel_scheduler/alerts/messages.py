@@ -99,7 +99,7 @@ def body_of(channel: ChannelFields, alert: AlertOut, address: str) -> Any:
 
 
 def title(alert: AlertOut) -> str:
-    """One line for people."""
+    """The line that a person reads first."""
     state = "Resolved" if alert.state == "resolved" else alert.severity.capitalize()
     return f"{state}: {alert.rule} ({alert.subject})"
 

@@ -64,7 +64,7 @@ class NodeAgents(Protocol):
 
 
 class NoNodeAgents:
-    """One machine has no node agents."""
+    """The node agents of one machine: it has none."""
 
     async def node_of(self, _token: str) -> str | None:
         """None: no token belongs to a node agent."""

@@ -1,4 +1,4 @@
-"""One operation of the API: parameters, body, required rights, response.
+"""Operations of the API: parameters, body, required rights, response.
 
 Operations are data. Routing, access control, the OpenAPI document and the role tests all read the
 same table, so none of them can know an operation that the others do not.

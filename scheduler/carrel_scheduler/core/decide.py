@@ -1,4 +1,4 @@
-"""One decision: the state and the time in, a plan out; nothing outside changes.
+"""The decision: from the state and the time to a plan; nothing outside changes.
 
 The order of the actions: start on reservations that have become free; allocate free capacity; look
 for other places for reservations that are still in use; move work for workloads within their fair

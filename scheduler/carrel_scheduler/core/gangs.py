@@ -22,7 +22,7 @@ class Growth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """All tasks of the group lie in one domain of ``required``, if possible of ``preferred``.
+    """A topology condition: all tasks in one domain of ``required``, if possible of ``preferred``.
 
     Both are keys of node labels that stand in the levels of one topology, or ``HOST``; empty means
     no such wish. ``topology`` names it where several know the key.

@@ -71,7 +71,7 @@ class Removal:
 
 
 class Plan:
-    """One cycle's decisions, to be carried out in the order of the attributes.
+    """The decisions of a cycle, to be carried out in the order of the attributes.
 
     Attributes:
         removals: MIG instances in the way of a binding.

@@ -82,7 +82,7 @@ class State(Columns):
         return views.node_views(self)
 
     def workload(self, uid: str) -> views.WorkloadView:
-        """One workload. Raises ``UnknownWorkload``."""
+        """The view of a workload. Raises ``UnknownWorkload``."""
         return views.workload_view(self, self.job(uid))
 
     def is_borrowed(self, uid: str) -> bool:

@@ -64,7 +64,7 @@ class TaskPlacement:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """One workload: its request and its state.
+    """A workload: its request and its state.
 
     Attributes:
         waiting: it asks for capacity and none of its tasks has a place.
@@ -215,7 +215,7 @@ class TaskOnDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocation:
-    """One device.
+    """A device: its holders, reservations and free capacity.
 
     Attributes:
         reserved_for: the uid of a workload that it is reserved for, or empty; ``reservations`` all,
@@ -236,7 +236,7 @@ class DeviceAllocation:
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocation:
-    """One node.
+    """A node: its capacity, what is allocated, and its devices.
 
     Attributes:
         extended: countable resources: name, how many there are, how many are held.

@@ -29,7 +29,7 @@ class TaskPhase(StrEnum):
 
 
 class TaskId(msgspec.Struct, frozen=True, order=True):
-    """One run of one task of a workload."""
+    """The identity of one run of a task of a workload."""
 
     workload_uid: str
     index: int

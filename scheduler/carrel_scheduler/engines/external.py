@@ -263,7 +263,7 @@ class ExternalPods(Protocol):
 
 
 class NoExternalPods(ExternalPods):
-    """One machine runs the tasks of workloads only.
+    """The external pods of one machine: it has none.
 
     Its one node is in the group that selects it, else in one that is called after the model of its
     GPUs; where these are unlike, each GPU is in the one of its model.

@@ -12,7 +12,7 @@ from carrel_schema.groups import NodeGroupSpec
 
 @dataclass(frozen=True, slots=True)
 class NodeGroupsKnown:
-    """All groups that are defined, by name; those that were known and are not here are gone."""
+    """The groups that are defined, by name; those that were known and are not here are gone."""
 
     groups: Mapping[str, NodeGroupSpec]
 

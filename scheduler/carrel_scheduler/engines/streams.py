@@ -34,7 +34,7 @@ class StatusStream(AsyncIterator[TaskStatus]):
 
 
 class Streams:
-    """All streams of an engine that still have readers."""
+    """The streams of an engine that still have readers."""
 
     def __init__(self) -> None:
         self._streams: weakref.WeakSet[StatusStream] = weakref.WeakSet()

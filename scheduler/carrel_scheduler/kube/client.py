@@ -47,7 +47,7 @@ class PatchKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """All objects of a list, as of one version; a watch may go on from there."""
+    """The objects of a list, as of one version; a watch may go on from there."""
 
     items: list[T]
     version: str

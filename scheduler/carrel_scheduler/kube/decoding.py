@@ -32,7 +32,7 @@ class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ListPage(msgspec.Struct, Generic[T]):
-    """One page of a list."""
+    """A page of a list."""
 
     metadata: ListMetadata
     items: list[T] | None = None
@@ -149,7 +149,7 @@ class Seen(Enum):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One event.
+    """An event of a watch.
 
     Attributes:
         seen: ``NOTHING`` for a bookmark, which only moves the version.
@@ -198,7 +198,7 @@ class EventReader(Generic[T]):
         self._decoder: msgspec.json.Decoder[_Typed[T]] = msgspec.json.Decoder(typed[item])
 
     def read(self, line: bytes) -> WatchEvent[T]:
-        """One event.
+        """Decode an event.
 
         Raises the error that the server sends in an ``ERROR`` event, ``Gone`` among them, and
         ``Undecodable`` for what is no event.

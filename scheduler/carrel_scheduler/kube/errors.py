@@ -10,7 +10,7 @@ import msgspec
 
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One cause that a ``Status`` names: ``field`` is the path in the object that was sent."""
+    """A cause that a ``Status`` names: ``field`` is the path in the object that was sent."""
 
     reason: str = ""
     message: str = ""

@@ -1,4 +1,4 @@
-"""One list-watch for many subscribers, each of which receives every change at its own pace.
+"""A list-watch shared by many subscribers, each of which receives every change at its own pace.
 
 ``async for change in feed.subscribe()`` yields what exists (``ADDED``), then ``SYNCED``, then each
 change. It begins with the first subscription and ends with ``close``; a slow subscriber delays

@@ -1,4 +1,4 @@
-"""One thread that writes: calls that arrive while the disk is busy share the next commit.
+"""Group commit: calls that arrive while the disk is busy share the next commit of one thread.
 
 A transaction holds the store's counters, locked from its first statement to its commit. Because
 every writer holds that lock, versions are committed in their order, by however many processes:

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One reported value."""
+    """A reported value."""
 
     at: float
     step: int

@@ -16,7 +16,7 @@ from carrel_schema.scopes import Scope
 
 
 class ScopedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One record.
+    """A record of a scope.
 
     Attributes:
         kind: which sort of document, as ``policy``.

@@ -67,7 +67,7 @@ _SHOWN: Final[Schema] = {
 
 
 def everything() -> dict[str, dict[str, Any]]:
-    """All definitions by plural."""
+    """The definitions by plural."""
     made = [_of_work(kind, named) for kind, named in kinds.WORK.items()]
     made += [
         _definition(kinds.PROJECT, of_struct(ProjectSpec), of_struct(ProjectStatus), POOL),

@@ -56,7 +56,7 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
 
 
 def cluster_roles() -> list[dict[str, Any]]:
-    """One for each role."""
+    """The cluster roles, one for each role of the API."""
     return [
         {
             "apiVersion": f"{RBAC}/v1",

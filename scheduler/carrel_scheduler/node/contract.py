@@ -51,7 +51,7 @@ class DeviceLink(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as the scheduler and users see it.
+    """A GPU as the scheduler and users see it.
 
     ``broken``: nothing new starts there; ``lost``: it is also gone, so tasks on it cannot go on.
     ``message`` says why. ``conditions``: what health checks found; ``numa_node``: -1 if unknown.
@@ -106,7 +106,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine.
+    """The facts of a machine.
 
     ``counted``: only the number of its devices is known, not which of them is lost.
     ``fractions``: whether fractions of its GPUs are kept within their memory, in a sentence.

@@ -52,7 +52,7 @@ class HealthFacts:
 
 @dataclass(slots=True)
 class HealthChecks:
-    """One device over time.
+    """The health checks of a device over time.
 
     Attributes:
         xids: fatal ones by code, with the time of the last.

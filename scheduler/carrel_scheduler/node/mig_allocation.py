@@ -46,16 +46,16 @@ class InstanceOwner(Protocol):
         ...
 
     def making(self, wanted: InstanceRequest) -> None:
-        """One is about to be made."""
+        """Record that an instance is about to be made."""
         ...
 
     def removed(self, device: str, instance: Instance) -> None:
-        """One was removed."""
+        """Record that an instance was removed."""
         ...
 
 
 class MachineInstances:
-    """All instances of the machine are ours to take."""
+    """The owner of all instances of the machine."""
 
     def seen(self, _device: str, _there: Sequence[Instance]) -> None:
         """Do nothing: no instances are remembered."""

@@ -25,7 +25,7 @@ DIRECTORY_KIND: Final = "directory-group"
 
 
 class KnownRules(NamedTuple):
-    """All rules by id, and the projects by department, as far as a rule is about departments."""
+    """Rules by id, and the projects by department, as far as a rule is about departments."""
 
     rules: Mapping[str, AccessRuleFields]
     projects: Mapping[str, Collection[str]]

@@ -89,7 +89,7 @@ class OneMachine:
         )
 
     def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
-        """One machine runs tasks only."""
+        """The external pods of one machine: none."""
         return NoExternalPods(access.state)
 
     def host_of(self, _node: str) -> str:
@@ -97,7 +97,7 @@ class OneMachine:
         return LOOPBACK
 
     def trouble(self) -> str:
-        """One machine needs no leadership."""
+        """The reason why no work can run; empty: one machine needs no leadership."""
         return ""
 
     def node_agents(self, _enqueue: Callable[[LoopEvent], None]) -> NodeAgents:

@@ -20,7 +20,7 @@ class ExperimentMethods(WorkloadMethods):
     """Read experiments, and submit a workload with the best trial's parameters."""
 
     async def trials(self, project: str, name: str) -> Trials:
-        """All trials of an experiment."""
+        """Read the trials of an experiment."""
         return await self._transport.ask("GET", experiment_path(project, name, "trials"), Trials)
 
     async def trial_log(self, project: str, name: str, trial: int) -> str:

@@ -20,7 +20,7 @@ class ModelMethods:
     _transport: Transport
 
     async def models(self, project: str) -> Sequence[StoredCopy]:
-        """All versions of all models of a project."""
+        """List the versions of all models of a project."""
         return (await self._transport.ask("GET", models_path(project), CopyList)).items
 
     async def model(self, project: str, name: str) -> Sequence[StoredCopy]:

@@ -56,7 +56,7 @@ class ProjectMethods:
         return await self._items("/projects", Project)
 
     async def get_project(self, project: str) -> Project:
-        """One project."""
+        """Read a project."""
         return await self._transport.ask("GET", _project(project), Project)
 
     async def create_project(self, body: Mapping[str, Any]) -> Project:
@@ -118,7 +118,7 @@ class ProjectMethods:
         await self._transport.send("DELETE", _member(project, user))
 
     async def list_departments(self) -> list[Department]:
-        """All departments by name."""
+        """List the departments by name."""
         found = await self._items("/departments", Department)
         return sorted(found, key=lambda department: department.name)
 
@@ -140,11 +140,11 @@ class ProjectMethods:
         return await self._items("/quota-findings", QuotaFinding)
 
     async def nodes(self) -> list[Node]:
-        """All nodes with their devices and the work on them."""
+        """List the nodes with their devices and the work on them."""
         return await self._items("/nodes", Node)
 
     async def node(self, name: str) -> Node:
-        """One node."""
+        """Read a node."""
         return await self._transport.ask("GET", f"/nodes/{segment(name)}", Node)
 
     async def uncordon(self, node: str, device: int) -> None:

@@ -126,7 +126,7 @@ class WorkloadMethods:
         return answers
 
     async def get_workload(self, project: str, name: str) -> Workload:
-        """One workload."""
+        """Read a workload."""
         return await self._transport.ask("GET", workload_path(project, name), Workload)
 
     async def list_workloads(
@@ -139,7 +139,7 @@ class WorkloadMethods:
         *,
         parts: bool = False,
     ) -> list[Workload]:
-        """All workloads that match, over as many pages as it takes.
+        """List the workloads that match, over as many pages as it takes.
 
         With ``parts`` also what the service made for other work: trials, replicas, runs.
         """
@@ -168,7 +168,7 @@ class WorkloadMethods:
         after: str | None = None,
         limit: int = 100,
     ) -> WorkloadPage:
-        """One page of the workloads that match, in the order of creation or turned round.
+        """Read a page of the workloads that match, in the order of creation or reversed.
 
         ``search`` stands in the name or in the user's; ``after``: the ``next`` of the page before.
         """

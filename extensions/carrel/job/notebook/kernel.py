@@ -61,7 +61,7 @@ def name_for(notebook: Notebook, requested: str) -> str:
 
 
 class Kernel:
-    """One kernel process, reached by sockets in a folder that only its user can enter.
+    """A kernel process, reached by sockets in a folder that only its user can enter.
 
     Args:
         notebook: whose cells it runs.

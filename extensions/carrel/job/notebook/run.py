@@ -34,7 +34,7 @@ LONGEST_VALUE: Final = 500
 
 
 class NotebookAttempt:
-    """One attempt.
+    """An attempt of a notebook job.
 
     Args:
         spec: what to run.

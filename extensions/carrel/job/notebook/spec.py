@@ -15,7 +15,7 @@ FILE: Final = Path(".carrel/notebook.json")
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run.
+    """The specification of a run.
 
     Attributes:
         path: of the notebook, as it was found for.

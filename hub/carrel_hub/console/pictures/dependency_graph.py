@@ -21,7 +21,7 @@ LETTERS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One piece of work.
+    """A workload in the graph.
 
     Attributes:
         address: of its page; empty for work that is gone.

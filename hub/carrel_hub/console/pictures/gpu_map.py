@@ -21,7 +21,7 @@ Link = Callable[[str, str], str]
 
 
 def gpu_map(nodes: list[Node], link: Link, now: float) -> Markup:
-    """All nodes.
+    """A picture of all nodes and their GPUs.
 
     Args:
         nodes: as the API tells them.

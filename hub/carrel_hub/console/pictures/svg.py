@@ -11,7 +11,7 @@ Attribute = str | int | float
 
 
 def element(name: str, *children: str, **attributes: Attribute | None) -> Markup:
-    """One element. Attributes: ``class_`` is ``class``, ``_`` becomes ``-``, ``None`` is left out.
+    """An SVG element. ``class_`` is its ``class``, ``_`` becomes ``-``, ``None`` is left out.
 
     Children that are ``Markup`` are taken as they are, plain strings are escaped.
     """

@@ -19,7 +19,7 @@ _FINAL = frozenset({"succeeded", "failed", "stopped"})
 
 @dataclass(frozen=True, slots=True)
 class StateSpan:
-    """One state with its beginning and end (epoch seconds); ``end`` ``None``: it lasts.
+    """A state with its beginning and end (epoch seconds); ``end`` ``None``: it lasts.
 
     ``where`` names node and devices while something is held.
     """

@@ -48,7 +48,7 @@ WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One option in the form.
+    """A field of the form, for one option.
 
     Attributes:
         name: of the form's field, the option's flag.

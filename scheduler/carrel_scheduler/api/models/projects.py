@@ -30,7 +30,7 @@ class ProjectChanges(ProjectFields, frozen=True, kw_only=True):
 
 
 class ProjectsChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One merge patch for several projects.
+    """A merge patch for several projects.
 
     Attributes:
         projects: their names, each once.

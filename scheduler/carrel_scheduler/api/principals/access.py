@@ -29,7 +29,7 @@ class AdmittedCallers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperationRule:
-    """One of ``scopes`` is needed; then membership, then ownership; or another token instead.
+    """Required rights: one of ``scopes``, then membership, then ownership; or another token.
 
     ``permitted``: the operation's permission is needed, by a role.
     ``task_token``: that of the task whose workload the path names; ``node_token``: that of the

@@ -43,7 +43,7 @@ class Users(Protocol):
         ...
 
     async def get(self, name: str) -> UserOut:
-        """One user."""
+        """Read a user."""
         ...
 
     async def update(self, name: str, fields: UserFields, actor: str) -> UserOut:

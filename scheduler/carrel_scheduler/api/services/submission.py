@@ -170,7 +170,7 @@ class Submission:
 
 
 class _KeyLocks:
-    """One request at a time per idempotency key."""
+    """Locks that admit one request at a time for each idempotency key."""
 
     def __init__(self) -> None:
         self._locks: OrderedDict[tuple[str, str], asyncio.Lock] = OrderedDict()

@@ -18,7 +18,7 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 class Placing:
-    """One attempt to place the tasks of a job's step.
+    """An attempt to place the tasks of a job's step.
 
     Nodes are compared by what is idle on them even where the capacity of terminating tasks counts,
     so that this is used up before what is free.

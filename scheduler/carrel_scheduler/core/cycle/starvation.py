@@ -205,7 +205,7 @@ def _behind(cycle: Cycle, job: Job) -> Triple:
 
 
 def _empty(cycle: Cycle) -> Layer:
-    """All nodes as if nothing ran."""
+    """The capacity of all nodes if nothing ran."""
     nodes = cycle.state.nodes
     full = np.where(nodes.usable & nodes.schedulable, np.int16(MILLI), np.int16(0))
     return Layer(full, nodes.capacity * nodes.schedulable, nodes.empty_slots())

@@ -90,7 +90,7 @@ def _instance_milli(kind: GpuKind, model: Model) -> int:
 
 
 class Classes:
-    """All classes seen so far.
+    """The classes seen so far.
 
     Attributes:
         requests, kinds: by class number.

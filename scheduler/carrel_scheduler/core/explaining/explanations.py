@@ -129,7 +129,7 @@ def _members(state: "Columns", number: int) -> list[Job]:
 
 
 def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
-    """All waiting uids in the order in which they would start if capacity came one by one.
+    """The waiting uids in the order in which they would start if capacity came one by one.
 
     Each is counted as served before the next is chosen, so equal queues alternate.
 

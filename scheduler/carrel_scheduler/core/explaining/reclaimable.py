@@ -96,7 +96,7 @@ class Preemptor:
 
 
 class Victims:
-    """All tasks that may be stopped and were not, queue by queue in the order of victims.
+    """The tasks that may be stopped and were not, queue by queue in the order of victims.
 
     Attributes:
         queue, priority: (V,); amounts: (3, V); before: (3, V) what those of the same queue that

@@ -41,7 +41,7 @@ QUOTAS = 3
 
 @dataclass(frozen=True)
 class Question:
-    """One question.
+    """A question about a shortage.
 
     Attributes:
         queue: the slot of its queue.

@@ -218,7 +218,7 @@ BOOKS: tuple[Callable[[Columns], list[str]], ...] = (
 
 
 def check_books(state: Columns) -> list[str]:
-    """All differences."""
+    """The differences of all kept columns from a recount."""
     return [f"{each.__name__}: {one}" for each in BOOKS for one in each(state)]
 
 

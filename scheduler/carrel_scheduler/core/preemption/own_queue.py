@@ -121,7 +121,7 @@ class OwnQueue:
         return known
 
     def _standing(self, gone: Triple) -> tuple[object, ...]:
-        """All that budgets depend on: which of its queues stay within quota, and who how far not.
+        """The part of the state that budgets depend on: which queues are within quota, and how far.
 
         What other queues hold is not changed by what leaves its own.
         """

@@ -212,7 +212,7 @@ def not_delayed_reclaim(cycle: Cycle, job: Job, _step: Step) -> OfferResult | No
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One action.
+    """The rule of an action.
 
     Attributes:
         name: of the action, and of its searches in the failed-search cache.

@@ -120,7 +120,7 @@ class Watched:
 
 
 class QueueUsage:
-    """All queues by slot. Open bounds are ``NO_BOUND``.
+    """The use of all queues, by slot. Open bounds are ``NO_BOUND``.
 
     Attributes:
         table: the rules; ``quota`` and ``cap`` are its lists.

@@ -25,7 +25,7 @@ NOTHING: frozenset[int] = frozenset()
 
 
 class Job:
-    """One workload.
+    """A workload of the core.
 
     Attributes:
         slot: its place in the columns; ``queue``: the slot of its queue.
@@ -167,7 +167,7 @@ class WaitingRow:
 
 
 class JobTable:
-    """All jobs, by uid and by slot.
+    """The jobs, by uid and by slot.
 
     Attributes:
         by_slot: the record of each slot, ``None`` when unused.

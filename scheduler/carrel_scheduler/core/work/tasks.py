@@ -113,7 +113,7 @@ class PreemptibleUsage:
 
 
 class TaskColumns:
-    """All tasks that hold allocations, as columns.
+    """The tasks that hold allocations, as columns.
 
     Attributes:
         node: (T,) slot of the node, -1 for an unused row.

@@ -28,7 +28,7 @@ PARTS = 4
 
 
 class WaitingRows:
-    """All rows.
+    """The rows of waiting work: equal workloads of a queue share one.
 
     Attributes:
         rows: by number; ``None`` when unused.

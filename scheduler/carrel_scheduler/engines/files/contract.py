@@ -29,7 +29,7 @@ class Area(StrEnum):
 
 
 class StoredFolder(msgspec.Struct, frozen=True):
-    """One folder: ``uid`` is that of the workload, or the copy's own. Raises ``ValueError``.
+    """A folder of files: ``uid`` is that of the workload, or the copy's. Raises ``ValueError``.
 
     ``project`` may be empty where folders of all projects lie together.
     """
@@ -105,7 +105,7 @@ class Files(Protocol):
     by_project: bool
 
     async def list(self, folder: StoredFolder) -> Sequence[StoredFile]:
-        """All files by path; none for a missing folder. Raises ``TooManyFiles``."""
+        """List all files by path; none for a missing folder. Raises ``TooManyFiles``."""
         ...
 
     def read(self, folder: StoredFolder, path: str) -> AsyncGenerator[bytes, None]:
@@ -124,7 +124,7 @@ class Files(Protocol):
         ...
 
     async def folders(self, project: str) -> Sequence[StoredFolder]:
-        """All folders that may belong to the project."""
+        """List the folders that may belong to the project."""
         ...
 
     async def size(self, folder: StoredFolder) -> int:

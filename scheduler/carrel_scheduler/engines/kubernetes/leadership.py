@@ -105,7 +105,7 @@ class Spec(msgspec.Struct, rename="camel"):
 
 
 class Lease(msgspec.Struct, rename="camel"):
-    """One lease."""
+    """A lease object."""
 
     metadata: LeaseMeta
     spec: Spec
@@ -194,7 +194,7 @@ class LeadershipLost(Exception):  # noqa: N818 - an outcome to end on
 
 
 class Leader:
-    """One scheduler's claim to the lease.
+    """A scheduler's claim to the lease.
 
     Args:
         client: of the API server.

@@ -131,7 +131,7 @@ def totals_of(spans_: Iterable[UsageSpan]) -> Sequence[tuple[PlaceKey, Total]]:
 
 
 class UsageLine:
-    """One line of the account, growing.
+    """A line of the account while it is summed up.
 
     Attributes:
         workloads: uids of those that held something.

@@ -17,7 +17,7 @@ from carrel_schema.governance.audit import AuditEntry
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """One request of somebody; the fields are those of ``AuditEntry``.
+    """The actor of a request; the fields are those of ``AuditEntry``.
 
     Attributes:
         service: it is no person: what belongs to somebody is done on that one's behalf.

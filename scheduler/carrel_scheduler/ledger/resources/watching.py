@@ -1,4 +1,4 @@
-"""One watch over several kinds: each object's changes once and in order, over every interruption.
+"""Watches over several kinds: each object's changes once and in order, over interruptions.
 
 Each kind is watched on its own, from the version asked for and after an interruption from the last
 one heard of, so the order holds for each kind. What people made and Carrel has not taken on is not

@@ -43,7 +43,7 @@ def list_objects(
     page: PageQuery,
     damaged: Damaged,
 ) -> Page[ObjectT]:
-    """One page in creation order; ``filters`` are those of ``ObjectStore.list``.
+    """A page in creation order; ``filters`` are those of ``ObjectStore.list``.
 
     Objects that cannot be read are left out and put into ``damaged``.
     """

@@ -50,7 +50,7 @@ class DesiredState:
 
 
 class Controller(Protocol):
-    """One kind of composite work."""
+    """A controller of one kind of composite work."""
 
     @property
     def kind(self) -> WorkloadKind:

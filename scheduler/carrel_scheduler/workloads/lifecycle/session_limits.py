@@ -41,7 +41,7 @@ HEARING_SECONDS: Final = 90.0
 
 @dataclass(frozen=True, slots=True)
 class LimitedRun:
-    """One run of a workload. Times are epoch seconds.
+    """A run of a workload. Times are epoch seconds.
 
     Attributes:
         busy_since: a kernel has been executing since then without a break; ``None``: none does.

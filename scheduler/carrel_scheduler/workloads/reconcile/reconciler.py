@@ -199,7 +199,7 @@ class Reconciler:
                 await asyncio.sleep(PAUSES.after(self._failures))
 
     async def reconcile(self) -> None:
-        """One pass over all waiting events."""
+        """Run a pass over all waiting events."""
         # 1. Times move with a clock that was set back.
         self._follow_clock()
         changes = self.begin()

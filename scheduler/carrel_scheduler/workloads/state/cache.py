@@ -52,7 +52,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One reading of a workload's GPUs on a node, with its time.
+    """A reading of a workload's GPUs on a node, with its time.
 
     ``utilization`` is the sum over its GPUs, each 0..1.
     """
@@ -65,7 +65,7 @@ class GpuReading:
 
 @dataclass(slots=True)
 class CachedWorkload:
-    """One live workload.
+    """A live workload.
 
     Attributes:
         places: by part, while it holds resources.

@@ -221,7 +221,7 @@ class Listener:
 
 
 class EventStream:
-    """All listeners.
+    """The listeners of the event stream.
 
     Attributes:
         listeners: who gets its events now.

@@ -30,7 +30,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class GpuSeries:
-    """One workload's points.
+    """The points of a workload's GPU use.
 
     Attributes:
         slot_seconds: how much time one point stands for.

@@ -23,7 +23,7 @@ class AccessMethods:
     _transport: Transport
 
     async def list_roles(self) -> Sequence[RoleOut]:
-        """All roles and their permissions."""
+        """List the roles and their permissions."""
         return (await self._transport.ask("GET", "/roles", RoleList)).items
 
     async def list_access_rules(self, scope: str | None = None) -> Sequence[AccessRuleOut]:

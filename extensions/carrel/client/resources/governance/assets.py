@@ -18,7 +18,7 @@ class AssetMethods:
         return found.items
 
     async def get_asset(self, kind: str, name: str, scope: str) -> AssetOut:
-        """One asset."""
+        """Read an asset."""
         path = f"/assets/{segment(kind)}/{segment(name)}"
         return await self._transport.ask("GET", path, AssetOut, parameters={"scope": scope})
 

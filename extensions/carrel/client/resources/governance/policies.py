@@ -22,7 +22,7 @@ class PolicyMethods:
         return found.items
 
     async def get_policy(self, name: str, scope: str) -> PolicyOut:
-        """One policy."""
+        """Read a policy."""
         path = f"/policies/{segment(name)}"
         return await self._transport.ask("GET", path, PolicyOut, parameters={"scope": scope})
 
@@ -58,7 +58,7 @@ class PolicyMethods:
         return (await self._transport.ask("GET", "/catalogue", CatalogueList)).items
 
     async def get_template(self, name: str, scope: str) -> TemplateOut:
-        """One template."""
+        """Read a template."""
         path = f"/templates/{segment(name)}"
         return await self._transport.ask("GET", path, TemplateOut, parameters={"scope": scope})
 

@@ -35,7 +35,7 @@ _SECTIONS: Final = {"policies": "policies", "templates": "policies", "assets": "
 
 
 class PoliciesPage(SignedInPage):
-    """All policies and templates that the reader may see."""
+    """The page of all policies and templates that the reader may see."""
 
     @override
     async def get(self) -> None:

@@ -62,7 +62,7 @@ class Alerts:
         return [one for one in await self._controller.alerts() if seen(one)]
 
     async def rules(self) -> Sequence[AlertRuleOut]:
-        """All rules in force."""
+        """The rules in force."""
         return [_rule(name, rule) for name, rule in (await self._controller.rules()).items()]
 
     async def put_rule(self, name: str, rule: AlertRule, principal: Principal) -> AlertRuleOut:

@@ -30,7 +30,7 @@ OVERLAP_SECONDS: Final = 60.0
 
 
 class Metrics:
-    """One registry for one application."""
+    """The metrics of an application, in a registry of its own."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps

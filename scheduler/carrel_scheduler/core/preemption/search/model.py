@@ -184,7 +184,7 @@ def fitting_one(
 
 @dataclass(slots=True)
 class Layout:
-    """One set of candidates on their nodes.
+    """A set of candidates on their nodes.
 
     Attributes:
         free: the nodes before any eviction.

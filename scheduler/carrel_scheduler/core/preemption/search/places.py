@@ -101,7 +101,7 @@ def cheapest(key: Counts, items: Places, need: int) -> Counts | None:
 
 
 def places_of(request: GangRequest, layout: Layout, fits: Counts, base: Counts) -> Places:
-    """All items of a request.
+    """The items of a request: the places that evictions can make.
 
     Args:
         request: what is wanted.

@@ -189,7 +189,7 @@ class Nominate:
 
 @dataclass(slots=True)
 class PodOrders:
-    """All orders of a pass, and the rows of history that go with them."""
+    """The orders of a pass, and the rows of history that go with them."""
 
     binds: list[Bind] = field(default_factory=list)
     evictions: list[Evict] = field(default_factory=list)

@@ -51,7 +51,7 @@ class ClusterNode:
 
 
 class ClusterNodes:
-    """All nodes. Changes are gathered, and applied once a current."""
+    """The nodes of the cluster. Changes are gathered, and applied once a current."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Allocation:
 
 @dataclass(slots=True, eq=False)
 class ExternalTask:
-    """One task of a workload.
+    """A task of an external workload.
 
     Attributes:
         index: the task's index in the core.
@@ -125,7 +125,7 @@ class ExternalTask:
 
 @dataclass(slots=True, eq=False)
 class ExternalWorkload:
-    """One workload of the core.
+    """An external workload.
 
     Attributes:
         uid: the core's.
@@ -213,7 +213,7 @@ def _name(task: ExternalTask) -> str:
 
 
 class ExternalPodIndex:
-    """All external pods by workload and task; the core follows in ``reconcile_pass``.
+    """The external pods by workload and task; the core follows in ``reconcile_pass``.
 
     Attributes:
         workloads: by the core's uid.

@@ -239,7 +239,7 @@ def _group_name(pod: Pod, rule: PodGroupRule) -> str:
 
 
 class _Reading:
-    """One pod with its owners."""
+    """The reading of one pod and its owners."""
 
     def __init__(
         self,

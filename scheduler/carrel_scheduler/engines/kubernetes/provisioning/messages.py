@@ -21,7 +21,7 @@ class RequestGone:
 
 @dataclass(frozen=True, slots=True)
 class RequestsKnown:
-    """All requests that existed at the start have been delivered."""
+    """The requests that existed at the start have been delivered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class User:
 
 @dataclass(slots=True)
 class NodeReservations:
-    """One node.
+    """The reservations of a node.
 
     Attributes:
         pods: its reservations by name.

@@ -281,7 +281,7 @@ class GpuReservations:
         return tuple(found[one] for one in devices)
 
     async def _ready_alone(self, node: str, index: int) -> HeldGpu:
-        """One start at a time makes the reservation of a place."""
+        """Make the reservation of a place and wait for it; one start at a time."""
         async with self._locks.setdefault(name_of(node, index), asyncio.Lock()):
             return await self._ready(node, index)
 

@@ -174,7 +174,7 @@ class KubernetesEngine:
             await self._ender.stop(task, grace_seconds)
 
     async def list(self) -> Sequence[TaskStatus]:
-        """All tasks that have not been forgotten."""
+        """List the tasks that have not been forgotten."""
         await self.open()
         return self._records.statuses()
 

@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Records:
-    """All tasks that have not been forgotten.
+    """The tasks that have not been forgotten.
 
     Args:
         client: of the API server.

@@ -1,4 +1,4 @@
-"""One network namespace for each user's tasks, where the machine allows it.
+"""Network namespaces: one for each user's tasks, where the machine allows it.
 
 Tasks of one user share it, as processes of one machine share a network; nobody else's reach them.
 ``127.0.0.1`` is the namespace's own, but the ports of Carrel that tasks need lead to Carrel's parts

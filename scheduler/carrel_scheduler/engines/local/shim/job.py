@@ -18,7 +18,7 @@ class _Fields:
 
 
 class ShimTask(_Fields):
-    """One task in the form that its supervisor reads.
+    """A task in the form that its supervisor reads.
 
     Attributes:
         folder: the task's record folder (absolute); the supervisor writes nowhere else.

@@ -16,7 +16,7 @@ TrialState = Literal["open", "completed", "pruned", "failed", "stopped"]
 
 
 class StudyTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration and its outcome.
+    """A trial: its configuration and its outcome.
 
     Attributes:
         value: the objective; of an open trial ``None``.

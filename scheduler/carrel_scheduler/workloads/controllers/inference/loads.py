@@ -15,7 +15,7 @@ FORGET_SECONDS: Final = 30.0
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload's requests at one gateway.
+    """The load of a workload's requests at one gateway.
 
     Attributes:
         in_flight: requests that are being answered, or held until somebody can.

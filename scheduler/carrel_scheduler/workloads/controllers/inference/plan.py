@@ -103,7 +103,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All inputs of the decision.
+    """The inputs of the decision.
 
     Attributes:
         rest: nothing is to run (suspended, or given up).

@@ -19,7 +19,7 @@ ANSWER_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRun:
-    """One run of a replica."""
+    """A run of a replica."""
 
     uid: str
     attempt: int

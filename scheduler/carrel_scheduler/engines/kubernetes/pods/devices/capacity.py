@@ -17,7 +17,7 @@ Asked = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class SharedCapacity:
-    """One capacity of a device that is shared; all amounts in billionths.
+    """A capacity of a device that is shared; all amounts in billionths.
 
     Attributes:
         total: of the device.

@@ -37,7 +37,7 @@ MOST_DEVICES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class RequestedDevices:
-    """One request, with the chosen alternative.
+    """The devices of a request, with the chosen alternative.
 
     Attributes:
         claim: which of the pod's claims, by number: equal pods ask for the same.

@@ -111,7 +111,7 @@ Condition = tuple[frozenset[str] | None, str, str]
 
 
 class PlacedPods(Protocol):
-    """All nodes with their pods."""
+    """The nodes with their pods."""
 
     nodes: NodeIndex
     neighbours: Neighbours
@@ -259,7 +259,7 @@ class _Kept:
 
 
 class PlacementConstraints:
-    """All nodes, and what placed pods, claims and volumes mean for who may run where.
+    """Constraints of placement by placed pods, claims and volumes, over all nodes.
 
     Args:
         volumes: claims and volumes, if they are followed; else claims do not matter.

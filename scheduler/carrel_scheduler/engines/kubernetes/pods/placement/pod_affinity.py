@@ -89,7 +89,7 @@ def term_of(pod: Pod, term: PodTerm) -> Term:
 
 
 class Neighbours:
-    """All placed pods.
+    """The placed pods, for affinity between pods.
 
     Attributes:
         version: changes when a term may be answered differently.
