@@ -107,7 +107,7 @@ class _Served:
         self._asynchronous = inspect.iscoroutinefunction(called)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Any POST."""
+        """Answer a POST."""
         try:
             given = msgspec.json.decode(await request.read())
         except web.HTTPRequestEntityTooLarge:

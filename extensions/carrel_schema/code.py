@@ -44,7 +44,7 @@ class CodeFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def chunks(self) -> list[str]:
-        """Every chunk once, in the order of the files."""
+        """The chunks, each once, in the order of the files."""
         return list(dict.fromkeys(chunk for file in self.files for chunk in file.chunks))
 
 

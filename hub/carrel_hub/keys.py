@@ -76,5 +76,5 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
 
     @override
     def __repr__(self) -> str:
-        """Without a secret."""
+        """The name of the class, without secrets."""
         return f"{type(self).__name__}(...)"

@@ -73,7 +73,7 @@ def rights(c: Any, keys: Keys) -> None:
 
 
 def registered(c: Any, places: PartAddresses, keys: Keys) -> None:
-    """Our services."""
+    """Register Carrel's services with the Hub."""
     # The services' tokens are random keys, not passwords: stretching them costs each call 2.5 ms.
     c.JupyterHub.trust_user_provided_tokens = True
     c.JupyterHub.services = services.registrations(places, keys)

@@ -27,7 +27,7 @@ class QueueHandler(BaseHandler):
         await _for_starters(self, user_name, server_name or "")
 
     async def act_for(self, user_name: str, server_name: str) -> None:
-        """Do what ``post`` requests, after the check of rights."""
+        """Carry out what ``post`` requests, after the check of rights."""
         hub: Any = self
         user = hub.find_user(user_name)
         if user is None:

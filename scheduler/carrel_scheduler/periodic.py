@@ -12,7 +12,7 @@ async def run_periodically(
     log: logging.Logger,
     failure: str,
 ) -> NoReturn:
-    """Do something again and again, until cancelled.
+    """Call ``once`` again and again, until cancelled.
 
     Args:
         once: does it; returns after how many seconds to go on, ``None``: after ``pause_seconds``.

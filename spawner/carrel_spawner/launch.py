@@ -109,7 +109,7 @@ def use_environment(home: Path, prefix: str) -> None:
 
 
 def _split(given: list[str]) -> tuple[list[str], list[str]]:
-    """Our options and, after ``--``, the server's."""
+    """Split the arguments into own options and, after ``--``, the server's."""
     if "--" not in given:
         return given, []
     position = given.index("--")

@@ -198,7 +198,7 @@ class Workspace:
         return workspace_name(self.user, self.server_name)
 
     async def all(self) -> list[Workload]:
-        """Every workload of this workspace, in whatever project and state.
+        """List the workloads of this workspace, in all projects and states.
 
         Other interactive work of the user is of the same kind and has no server name either.
         """

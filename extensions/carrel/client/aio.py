@@ -97,7 +97,7 @@ class AsyncClient(
 
     @property
     def silent_since(self) -> float:
-        """Since when streams of events have heard nothing of the server; 0 while they do."""
+        """The time since which event streams have received nothing; 0 while they do."""
         return self._transport.silent_since
 
     async def close(self) -> None:

@@ -156,6 +156,6 @@ def wait(
 def as_completed(
     jobs: Iterable[Ref], *, timeout: float | None = None, client: Client | None = None
 ) -> Iterator[Workload]:
-    """Each job when it has ended; see ``Client.as_completed``."""
+    """Yield each job when it has ended; see ``Client.as_completed``."""
     used = client or Client()  # lives as long as the loop over it
     yield from used.as_completed(jobs, timeout=timeout)

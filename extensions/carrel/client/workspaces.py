@@ -105,7 +105,7 @@ class Workspaces:
         return self._client.loop.run(self._hub.ask("GET", "/user", _User)).name
 
     def all(self) -> list[WorkspaceServer]:
-        """Every workspace by name, stopped ones too; the default one only if it ever ran."""
+        """List the workspaces by name, stopped ones too; the default one only if it ever ran."""
         path = f"/users/{segment(self._user)}"
         found = self._client.loop.run(
             self._hub.ask("GET", path, _User, parameters={"include_stopped_servers": "1"})

@@ -58,7 +58,7 @@ def prepare(env: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Become the TensorBoard; returns an exit code only when that cannot be."""
+    """Run the TensorBoard; returns an exit code only when that cannot be."""
     if find_spec("tensorboard") is None:
         warn("This Python lacks tensorboard: `pip install jupyter-carrel[jobs]`.")
         return NOT_STARTED

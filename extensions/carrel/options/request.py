@@ -97,7 +97,7 @@ def _clash(
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together; where both say something, the new counts. Mappings are merged."""
+    """Merge two mappings, also nested ones; where both have a key, the new one counts."""
     found = dict(old)
     for key, value in new.items():
         both = isinstance(value, Mapping) and isinstance(found.get(key), Mapping)

@@ -75,7 +75,7 @@ def choice(*words: str) -> OptionValue:
 
 
 def text(shown: str) -> OptionValue:
-    """Any text that is not empty."""
+    """A text that is not empty."""
     return OptionValue(_text, shown)
 
 

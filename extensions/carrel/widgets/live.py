@@ -130,7 +130,7 @@ class LiveView(anywidget.AnyWidget):
                 self._show(silence)
 
     async def _rest(self) -> None:
-        """Until the next update may be; what comes into sight is brought up to date at once."""
+        """Wait until the next update is due; a view that comes into sight is updated at once."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while (left := began + self.pace() - loop.time()) > 0:

@@ -82,7 +82,7 @@ INK, BEST = "#1559b3", "#1b7a3d"
 
 
 def history(search: ExperimentState) -> str:
-    """Each trial's value as a dot, the best so far as a line; empty without any value."""
+    """A chart of trials: each value as a dot, the best so far as a line; empty without values."""
     done = [one for one in search.in_order() if one.value is not None and math.isfinite(one.value)]
     if not done:
         return ""

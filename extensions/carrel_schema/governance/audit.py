@@ -80,7 +80,7 @@ class AuditEntry(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditHead(Answer, frozen=True, kw_only=True):
-    """Both ends of the chain, signed by the store.
+    """The ends of the audit chain, signed by the store.
 
     Attributes:
         seq: number of the newest entry; 0 when there is none.

@@ -63,7 +63,7 @@ class AccountStore:
         self._file = _File()
 
     def all(self) -> dict[str, LocalAccount]:
-        """Every account by name. Raises ``AccountError`` when the file cannot be read."""
+        """Read the accounts by name. Raises ``AccountError`` when the file cannot be read."""
         try:
             status = self.path.stat()
         except FileNotFoundError:

@@ -101,7 +101,7 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
     async def fetch(
         self, req: Any, label: str = "fetching", parse_json: bool = True, **kwargs: Any
     ) -> Any:
-        """Every request to the provider; notes when there is no answer to rely on."""
+        """Send a request to the provider, and note when there is no answer to rely on."""
         noted = _trouble.get()
         base: Any = super()
         try:

@@ -87,7 +87,7 @@ class Upstreams:
 
 
 def _session() -> aiohttp.ClientSession:
-    """Any number of connections, no cookies, nothing unpacked or added."""
+    """An HTTP session without a limit of connections, without cookies and decompression."""
     trace = aiohttp.TraceConfig()
     trace.on_request_headers_sent.append(_sent)
     return aiohttp.ClientSession(

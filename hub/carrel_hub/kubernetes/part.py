@@ -1,4 +1,4 @@
-"""Become one of the processes beside the Hub: ``python -m carrel_hub.kubernetes.part NAME``.
+"""Runs a process beside the Hub: ``python -m carrel_hub.kubernetes.part NAME``.
 
 All are told by the same file as the Hub, so no part has an environment of its own that could say
 something else; of the keys each is given the one of its own name. ``NAME`` is ``proxy``,
@@ -73,7 +73,7 @@ def _service(name: str, settings: ClusterHubSettings, key: str) -> PartProcess:
 
 
 def main() -> None:
-    """Become the process; does not return."""
+    """Run the process; does not return."""
     if len(sys.argv) != 2 or sys.argv[1] not in PARTS:
         sys.exit(f"usage: python -m carrel_hub.kubernetes.part {'|'.join(PARTS)}")
     try:

@@ -121,7 +121,7 @@ class _Machine:
             await asking.close()
 
     async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do the work, or drop it at a signal; says whether it was done."""
+        """Await the work, or cancel it at a signal; returns whether it was done."""
         task = asyncio.create_task(work)
         end = asyncio.create_task(self.ended.wait())
         try:

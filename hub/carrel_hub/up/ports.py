@@ -153,7 +153,7 @@ class Gate:
         self._is_shut.set()
 
     async def open_when_ready(self) -> None:
-        """Each time that it is shut, open it as soon as the part is ready; for ever."""
+        """Open the port as soon as the part is ready, each time that it was shut; runs for ever."""
         while True:
             await self._is_shut.wait()
             while not await self._ready():  # noqa: ASYNC110 - another process becomes ready

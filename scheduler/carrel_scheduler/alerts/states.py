@@ -77,7 +77,7 @@ class AlertStates:
 
 
 def silenced_until(alert: AlertOut, silences: Iterable[SilenceOut], now: float) -> float:
-    """Until when an alert is silenced; 0 if it is not."""
+    """The end of an alert's silence; 0 if it is not silenced."""
     return max(
         (
             one.until

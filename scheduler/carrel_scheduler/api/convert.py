@@ -1,4 +1,4 @@
-"""Between the wire and the objects that last: GPUs in numbers here, in thousandths there.
+"""Conversion between the wire (GPUs in numbers) and stored objects (in thousandths).
 
 Fields of the same name mean the same and are copied; only what differs is written out.
 """

@@ -151,7 +151,7 @@ def tag_of(operation: Operation) -> str:
 
 
 def problem_statuses(operation: Operation) -> list[int]:
-    """Every status that the operation may be refused with."""
+    """The status codes with which the operation may refuse."""
     found = {400, 401, 403, 422, 500, 503, *operation.problems}
     if "{" in operation.path:
         found.add(404)

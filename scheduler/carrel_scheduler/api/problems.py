@@ -31,7 +31,7 @@ LONGEST_VALUE: Final = 120
 
 
 class Code(StrEnum):
-    """Every stable code of a problem or of one of its field errors."""
+    """The stable codes of problems and of their field errors."""
 
     # What cannot be read.
     MALFORMED_JSON = "malformed_json"

@@ -275,11 +275,11 @@ class Engine(Protocol):
         ...
 
     async def list(self) -> Sequence[TaskStatus]:
-        """Every task whose record is still kept, running or ended."""
+        """List the tasks whose record is still kept, running or ended."""
         ...
 
     def watch(self) -> AsyncIterator[TaskStatus]:
-        """Each change of a task as it happens, beginning after the call; never ends."""
+        """Yield changes of tasks as they happen, beginning after the call; never ends."""
         ...
 
     async def forget(self, task: TaskId) -> None:

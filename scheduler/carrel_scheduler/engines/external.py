@@ -64,7 +64,7 @@ class NodeRequestNote:
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """Another part of the cluster terminates the pod of a task.
+    """A disruption: another part of the cluster terminates the pod of a task.
 
     Attributes:
         node: where it runs.

@@ -37,7 +37,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PartialObject(msgspec.Struct, frozen=True):
-    """Any object, with its metadata only."""
+    """An object of any kind, with its metadata only."""
 
     metadata: Metadata
 
@@ -52,7 +52,7 @@ class HasIdentity(Protocol):
 
     @property
     def resource_version(self) -> str:
-        """Another one after each change."""
+        """The version of the object, which differs after each change."""
         ...
 
 

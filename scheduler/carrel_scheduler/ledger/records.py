@@ -112,7 +112,7 @@ class Creation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fenced(Exception):  # noqa: N818
-    """Another scheduler took over (a higher epoch exists): stop writing at once."""
+    """A scheduler with a higher epoch took over: this one has to stop writing at once."""
 
 
 class Ledger(ObjectStore, Protocol):

@@ -58,7 +58,7 @@ def memory_mib(system: Path = Path("/sys/fs/cgroup"), own: str | None = None) ->
 
 
 def _groups(system: Path, controller: str, own: str | None) -> Iterator[Path]:
-    """Our control group of a controller and all those around it, in both versions."""
+    """The own control group of a controller and all its parents, in both versions."""
     text = _text(Path("/proc/self/cgroup")) if own is None else own
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)

@@ -58,17 +58,17 @@ class MachineInstances:
     """The owner of all instances of the machine."""
 
     def seen(self, _device: str, _there: Sequence[Instance]) -> None:
-        """Do nothing: no instances are remembered."""
+        """No effect: no instances are remembered."""
 
     def is_ours(self, _device: str, _instance: Instance) -> bool:
         """Yes."""
         return True
 
     def making(self, _wanted: InstanceRequest) -> None:
-        """Do nothing: no instances are remembered."""
+        """No effect: no instances are remembered."""
 
     def removed(self, _device: str, _instance: Instance) -> None:
-        """Do nothing: no instances are remembered."""
+        """No effect: no instances are remembered."""
 
 
 def take(

@@ -44,7 +44,7 @@ def _of_groups(
     inside: Mapping[str, Sequence[Project]],
     groups: Mapping[str, int],
 ) -> Iterator[QuotaFinding]:
-    """More is guaranteed in a group than there is in it."""
+    """Findings of groups in which more is guaranteed than they have."""
     alone = [one for one in projects if one.spec.department not in inside]
     for group, milli in sorted(groups.items()):
         asked = sum(one.spec.node_group_quotas.get(group, 0) for one in alone)

@@ -27,7 +27,7 @@ RULES: Final = (
 def effective_rules(
     project: ProjectSpec, department: DepartmentSpec | None, settings: Settings
 ) -> dict[str, EffectiveProjectRule]:
-    """Each rule as it holds for the work of a project, with its origin, by field."""
+    """The effective rules of a project's work, with their origins, by field."""
     usual = _of_cluster(settings)
     found = {}
     for name in RULES:

@@ -66,7 +66,7 @@ class _Nothing(web.RequestHandler):
 
     @override
     def prepare(self) -> None:
-        """Every method, every path."""
+        """Answer every method and path with the reason."""
         not_ready(self, self._trouble())
 
 

@@ -404,7 +404,7 @@ def check(*, output: OutputOption = Output.TABLE) -> None:
 
 
 def tell_findings(client: "Client", *names: str) -> None:
-    """After a change of projects or a department: what does not fit, of them or of the whole."""
+    """Print the findings about changed projects or departments, or about the whole."""
     for finding in client.quota_findings():
         if finding.name in ("", *names):
             say(f"{finding.severity.capitalize()}: {finding.sentence}")

@@ -33,7 +33,7 @@ CHUNK = 65_536
 
 
 def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
-    """Until the remote side ends; returns its exit code.
+    """Connect the terminal until the remote side ends; returns its exit code.
 
     Raises ``Unreachable`` when the connection ends before the exit code arrived.
     """

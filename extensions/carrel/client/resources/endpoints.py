@@ -60,7 +60,7 @@ class AsyncEndpoint:
         headers: Mapping[str, str] | None = None,
         seconds: float = USUAL_SECONDS,
     ) -> Any:
-        """Any request: ``data`` goes as it is, ``value`` as JSON. ``seconds``: for all of it."""
+        """Send a request: ``data`` goes as it is, ``value`` as JSON. ``seconds``: for all of it."""
         import aiohttp
 
         body, more = _body(method, value, data)

@@ -63,7 +63,7 @@ class WaitMethods(WorkloadMethods):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as in ``asyncio.as_completed``
     ) -> AsyncGenerator[Workload, None]:
-        """Each workload when it has ended or is suspended, in that order.
+        """Yield each workload when it has ended or is suspended, in that order.
 
         Raises ``TimeoutError`` when some have not after ``timeout`` seconds; ``CarrelError``.
         """

@@ -220,7 +220,7 @@ class SignedInPage(HubOAuthenticated, SafePage):
         }
 
     def see_other(self, address: str) -> None:
-        """After a form: show a page, so that reloading does not send the form again."""
+        """Redirect to a page after a form, so that reloading does not send the form again."""
         self.go(address, HTTPStatus.SEE_OTHER)
 
     def _sign_in_address(self) -> str:

@@ -8,7 +8,7 @@ from carrel_hub.console.handlers.base import SignedInPage
 
 
 class CataloguePage(SignedInPage):
-    """Every entry; those that no node of here can hold say why and have no button."""
+    """The page of the catalogue; entries that no node can hold say why and have no button."""
 
     @override
     async def get(self) -> None:

@@ -42,7 +42,7 @@ class StaticFiles(StaticFileHandler):
 
 
 class NotFoundPage(SafePage):
-    """Any other address."""
+    """The page of unknown addresses."""
 
     @override
     async def prepare(self) -> None:

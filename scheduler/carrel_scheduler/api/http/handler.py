@@ -138,7 +138,7 @@ class ApiHandler(web.RequestHandler):
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Every refusal and failure as ``application/problem+json``."""
+        """Write a refusal or failure as ``application/problem+json``."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         problem = self._problem(status_code, error)
         self._tell_refusal(problem)

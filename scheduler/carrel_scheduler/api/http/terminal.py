@@ -71,7 +71,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
 
     @override
     def check_origin(self, origin: str) -> bool:
-        """Any: a page of another site cannot send the header that carries the token."""
+        """Admit any origin: a page of another site cannot send the header with the token."""
         return bool(origin)
 
     @override

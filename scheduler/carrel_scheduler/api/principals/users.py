@@ -131,7 +131,7 @@ class NoUsers:
     """The users of a Hub that does not manage users for Carrel."""
 
     def __getattr__(self, name: str) -> Any:
-        """Every question is answered by a refusal."""
+        """A method that refuses: there are no users to ask for."""
 
         async def refuse(*_: Any) -> Any:
             raise UserRefusal(404, "This Hub does not keep people for Carrel.")

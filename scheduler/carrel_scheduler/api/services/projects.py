@@ -193,7 +193,7 @@ class Projects:
     async def _all_patched(
         self, names: Sequence[str], patch: Mapping[str, Any], principal: Principal
     ) -> list[tuple[Project, Project]]:
-        """Each project before and after the patch; nothing is written."""
+        """The projects before and after the patch; nothing is written."""
         if len(set(names)) < len(names):
             raise problems.invalid_field("projects", Code.INVALID, list(names), "each name once")
         if not patch or "resource_version" in patch:

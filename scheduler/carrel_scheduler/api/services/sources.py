@@ -1,4 +1,4 @@
-"""Other work that a request names: found, or refused with the field that names it."""
+"""References to other work in a request: found, or refused with the field that names it."""
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code

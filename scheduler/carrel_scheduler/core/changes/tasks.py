@@ -152,7 +152,7 @@ def _note_outcome(job: Job, event: TaskReleased) -> None:
 
 
 def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NOTHING) -> None:
-    """After a change of a job's tasks: what is fixed, who may be evicted, whether it is stale.
+    """Update what follows from a change of a job's tasks: core, victims, staleness.
 
     ``new``: a task that was placed as non-preemptible.
     """

@@ -246,7 +246,7 @@ class Cycle:
     # Who still asks, and who may be evicted
 
     def open_singles(self) -> list[Job]:
-        """Other jobs with pending tasks, including those that have just started.
+        """The jobs without a row that have pending tasks, also those that have just started.
 
         But none that has a reservation, and none that is evicted.
         """

@@ -185,13 +185,13 @@ class Classes:
         return (gpu + request.counted_milli, request.cpu_milli, request.memory_mib)
 
     def retain(self, class_id: int, tasks: int = 1) -> None:
-        """So many more tasks of the class wait."""
+        """Count further waiting tasks of the class."""
         if not self.waiting[class_id]:
             self._changed.append(class_id)
         self.waiting[class_id] += tasks
 
     def release(self, class_id: int, tasks: int = 1) -> None:
-        """So many tasks of the class wait no longer; ``ValueError`` below zero."""
+        """Count tasks of the class that wait no longer; ``ValueError`` below zero."""
         left = self.waiting[class_id] - tasks
         if left < 0:
             raise ValueError(f"class {class_id}: {tasks} released, {left + tasks} waiting")

@@ -197,7 +197,7 @@ def _pairs(links: Links, devices: list[int]) -> list[int]:
 
 
 def _around_centres(links: Links, available: int, wanted: int, free: int) -> Devices:
-    """Every device with its nearest ones, the best of these, then single swaps while they help."""
+    """The best of each device with its nearest ones, improved by swaps of single devices."""
     devices = _bits(available)
     hops = links.array[np.ix_(devices, devices)]
     near = np.argsort(hops * 2 - np.eye(len(devices), dtype=np.int64), axis=1, kind="stable")

@@ -273,7 +273,7 @@ def improved(_reason: Reason, _reader: Reader) -> str:
 
 
 def quota_used(reason: Reason, reader: Reader) -> str:
-    """More than is left of the guarantee, and too little is idle."""
+    """The sentence where a request exceeds what is left of the quota and too little is idle."""
     asked = amount(reason.resource, reason.requested)
     free = max(0, reason.requested - reason.short)
     if free:

@@ -206,7 +206,7 @@ def cheapest_clearing(
 def clearings(
     profile: Profile, devices: Sequence[tuple[int, Sequence[InstanceUser]]]
 ) -> list[Clearing]:
-    """Every place on the devices of a node, the one whose victims cost least first.
+    """The places on the devices of a node, the one whose victims cost least first.
 
     Arguments and ties as in ``cheapest_clearing``.
     """

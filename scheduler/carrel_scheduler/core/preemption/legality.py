@@ -78,7 +78,7 @@ class Budgets:
 
     @classmethod
     def of(cls, tree: Tree, excess: Counts) -> "Budgets":
-        """Without a bound on sums."""
+        """Budgets without a bound on sums."""
         return cls(tree, excess, np.full((tree.size, 3), NO_BOUND, np.int64))
 
     @property
@@ -433,7 +433,7 @@ def is_protected(cycle: Cycle, preemptor: Job, victim: Job) -> bool:
 
 
 def preempt_protects_s(table: RuleTable, leaf: int, default: float = 0.0) -> float:
-    """Against work of its own queue: the nearest queue from the leaf up that says so, in seconds.
+    """The minimum run time against work of its own queue, in seconds; the nearest queue decides.
 
     Args:
         table: the rules.
@@ -450,7 +450,7 @@ def preempt_protects_s(table: RuleTable, leaf: int, default: float = 0.0) -> flo
 def reclaim_protects_s(
     table: RuleTable, claimer_leaf: int, victim_leaf: int, default: float = 0.0
 ) -> float:
-    """Against work of another queue, in seconds.
+    """The minimum run time against work of another queue, in seconds.
 
     The queue right below the lowest common ancestor on the victim's side decides, then those above
     it: a department's rule protects against other departments, a project's own rule against the

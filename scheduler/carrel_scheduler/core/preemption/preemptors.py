@@ -175,7 +175,7 @@ def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None)
 
 
 def most_failed_searches(cycle: Cycle) -> int:
-    """After so many failed searches an evicting action ends; the rest have a later turn."""
+    """The number of failed searches after which an evicting action ends for this cycle."""
     return max(1, min(cycle.settings.claims_per_cycle, SEARCH_BUDGET // _tasks(cycle)))
 
 
@@ -185,7 +185,7 @@ def most_served(cycle: Cycle) -> int:
 
 
 def most_preemptors(cycle: Cycle) -> int:
-    """So many more preemptors an action may serve in this cycle, at least one."""
+    """The number of further preemptors of an action in this cycle, at least one."""
     if cycle.looks_at_all(1):
         return most_served(cycle)
     most = PREEMPTOR_BUDGET // (_tasks(cycle) + PREEMPTOR_FIXED)

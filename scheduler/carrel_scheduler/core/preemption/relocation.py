@@ -226,7 +226,7 @@ def _instance_user(cycle: Cycle, one: NodeTask, model: mig.Model) -> mig.Instanc
 def _with_host(
     short: dict[int, int], chosen: list[NodeTask], here: Sequence[NodeTask]
 ) -> list[NodeTask] | None:
-    """More occupants while CPU, memory or another host resource is short."""
+    """Choose further occupants while CPU, memory or another host resource is short."""
     for one in sorted(here, key=lambda one: (one.lost, one.row)):
         if all(amount <= 0 for amount in short.values()):
             break

@@ -239,7 +239,7 @@ def _refined(rank: Counts, keys: Keys) -> Counts:
 
 
 def _joined(free: Counts, cpu: Counts, cpu_bits: int, coarser: int) -> Counts:
-    """Both in one number, free GPUs first; so many bits of CPU are left out. Changes ``free``."""
+    """Both amounts in one number, free GPUs first, without low bits of CPU. Changes ``free``."""
     free <<= cpu_bits - coarser
     free |= cpu >> coarser
     return free

@@ -73,7 +73,7 @@ class ShapesSeen:
         self.arrivals = 0
 
     def seen(self, class_id: int, tasks: int) -> None:
-        """So many tasks of a class were queued, which is one decision each."""
+        """Count tasks of a class that were queued; they count as one decision each."""
         found = self._of_class.get(class_id)
         if found is None:
             found = self._of_class[class_id] = self._need(class_id)

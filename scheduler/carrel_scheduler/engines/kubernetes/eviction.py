@@ -24,7 +24,7 @@ PAUSES: Final = Pauses(0.05, 2.0, 6)
 async def unless_gone(
     client: KubeClient, pod: Metadata | ObjectMeta, write: Callable[[], Awaitable[Any]]
 ) -> bool:
-    """Do a write; false: that pod is gone, so there is nothing to be written.
+    """Repeat a write until it succeeds; returns false if the pod is gone.
 
     Raises:
         KubeError: the write is refused, or conflicts with others again and again.

@@ -221,7 +221,7 @@ class LocalEngine:
             _wake_supervisor(folder / "control")
 
     async def list(self) -> Sequence[TaskStatus]:
-        """Every recorded task."""
+        """List the recorded tasks."""
         found = await (await self._opened()).scan()
         known = {status.id for status in found}
         return [*found, *(one for one in self._image_starts.statuses() if one.id not in known)]

@@ -157,7 +157,7 @@ class Inotify:
         return [watch for one in self._watched.values() for watch in one]
 
     def forget(self, listener: Listener) -> None:
-        """Do not call a failed listener again."""
+        """Forget the failure of a listener, so that it is not called again."""
         self._failed.pop(listener, None)
 
     def call(self, listener: Listener, name: str = "") -> None:

@@ -304,7 +304,7 @@ def _trusted() -> tuple[int, ...]:
 
 
 def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
-    """Every path to bind, as given and resolved, and whether it is read-only."""
+    """The paths to bind, as given and resolved, and whether each is read-only."""
     found: dict[Path, bool] = {}
     for read_only, folders in ((True, readable), (False, own)):
         for folder in folders:

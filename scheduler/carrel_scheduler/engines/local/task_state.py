@@ -254,7 +254,7 @@ class StateLayout:
         return self.workload(task.workload_uid) / f"{task.index}-{task.attempt}"
 
     def recorded(self) -> Iterator[TaskId]:
-        """Every task that was started and has not been removed."""
+        """The tasks that were started and have not been removed."""
         for workload in os.scandir(self.tasks):
             if _UID.fullmatch(workload.name) and workload.is_dir():
                 yield from self.attempts(workload.name)

@@ -53,7 +53,7 @@ class AuditStore(Protocol):
         ...
 
     async def head(self) -> AuditHead:
-        """Both ends of the chain."""
+        """Read both ends of the chain."""
         ...
 
     async def verify(self) -> AuditVerification:

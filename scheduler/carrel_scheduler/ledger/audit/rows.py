@@ -33,7 +33,7 @@ _DECODER: Final = msgspec.json.Decoder(AuditEntry)
 
 
 def read_head(connection: Connection) -> AuditHead:
-    """Both ends of the chain; those of an empty chain if nothing was ever written."""
+    """Read both ends of the chain; those of an empty chain if nothing was ever written."""
     row = connection.execute(_HEAD).mappings().one_or_none()
     return AuditHead() if row is None else AuditHead(**row)
 

@@ -1,4 +1,4 @@
-"""Our objects as custom resources, and back.
+"""Conversion of the ledger's objects to custom resources, and back.
 
 What the ledger knows of an object beside its specification and status lies in labels and
 annotations. A label of the ledger that Kubernetes takes is one there; the others are kept in an

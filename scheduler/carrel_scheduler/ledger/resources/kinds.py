@@ -1,4 +1,4 @@
-"""Our kinds on a cluster: each kind of work is a kind of its own, also those that controllers make.
+"""Carrel's kinds on a cluster: each kind of work is a kind of its own, also internal ones.
 
 A trial or a replica is work like any other and has what work has, so it gets a kind like any
 other: rights can be given for what people make and kept from them for what controllers make, and

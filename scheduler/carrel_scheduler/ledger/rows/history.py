@@ -84,7 +84,7 @@ def spans(
     projects: Sequence[str] | None,
     workloads: Select[Any] | None = None,
 ) -> Iterator[UsageSpan]:
-    """Every span that touches [since, until], from each row to the next of its workload.
+    """Read the spans that touch [since, until], from each row to the next of its workload.
 
     ``workloads`` selects the uids of those that are meant; ``None``: all.
     """

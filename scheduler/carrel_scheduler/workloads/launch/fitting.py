@@ -52,7 +52,7 @@ def on_machine(workload: Workload, mig: Model | None = None) -> UnsupportedField
 
 
 def _unsupported_instance(workload: Workload, mig: Model | None) -> UnsupportedField | None:
-    """Each task has one instance where GPUs are divided, and none elsewhere."""
+    """Check that tasks ask for one instance where GPUs are divided, and for none elsewhere."""
     resources = workload.spec.resources
     if mig is None:
         if profile := resources.mig_profile:

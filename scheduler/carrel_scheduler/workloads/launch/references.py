@@ -1,4 +1,4 @@
-"""Other work that a workload names: found once, and noted by what stays its own.
+"""References of a workload to other work: found once, and stored by what stays the same.
 
 A TensorBoard is over jobs; what goes on from others' checkpoints needs to know whose; what serves a
 model is told which version. The notes are never taken from a request: they decide what a task may

@@ -63,7 +63,7 @@ def pause_seconds(failures: int) -> float:
 
 
 def loss_pause_seconds(losses: int) -> float:
-    """After so many losses in a row: none after the first, then like failures."""
+    """The pause after losses in a row: none after the first, then as after failures."""
     return pause_seconds(losses - 1) if losses > 1 else 0.0
 
 

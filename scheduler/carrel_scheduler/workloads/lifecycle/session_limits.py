@@ -90,7 +90,7 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
 
 
 def visited(work: WorkloadSpec) -> float | None:
-    """After how many seconds without visitors it is stopped; ``None``: it stays without them.
+    """Seconds without visitors after which it is stopped; ``None``: it stays without them.
 
     Only for kinds that no other rule of their project applies to.
     """

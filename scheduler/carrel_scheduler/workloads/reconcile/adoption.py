@@ -99,7 +99,7 @@ def take(changes: PassChanges, workload: Workload, seen: Collection[TaskId]) -> 
 
 
 def follow(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Do what its specification asks for, now that the engine's word about its tasks is known."""
+    """Follow its specification, now that the engine has reported its tasks."""
     handlers.follow_specification(changes, entry)
     for when in (entry.workload.status.not_before, entry.claim_until, entry.meet_until):
         if when is not None:

@@ -382,7 +382,7 @@ def clock_set_back(entry: CachedWorkload, seconds: float) -> None:
 
 
 def limit_pause(entry: CachedWorkload, now: float) -> None:
-    """After a restart: limit the pause to the length that the failures so far allow."""
+    """Limit the pause, after a restart, to the length that the failures so far allow."""
     status = entry.workload.status
     if status.not_before is not None:
         longest = max(pause_seconds(status.failures), loss_pause_seconds(status.losses))

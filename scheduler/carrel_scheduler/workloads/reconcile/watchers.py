@@ -36,21 +36,21 @@ MetAt = Callable[[CachedWorkload, int], Awaitable[frozenset[int]]]
 
 
 async def watch_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
-    """Every change of a workload after ``version``."""
+    """Enqueue changes of workloads after ``version``."""
     async for change in _changes(ledger, Workload, version, tuple):
         loop.metrics.delivered("workloads")
         loop.enqueue(WorkloadChanged(change))
 
 
 async def watch_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
-    """Every change of a project after ``version``."""
+    """Enqueue changes of projects after ``version``."""
     async for change in _changes(ledger, Project, version, loop.cache.projects.values):
         loop.metrics.delivered("projects")
         loop.enqueue(ProjectChanged(change))
 
 
 async def watch_departments(ledger: Ledger, loop: Reconciler, version: int) -> None:
-    """Every change of a department after ``version``."""
+    """Enqueue changes of departments after ``version``."""
     async for change in _changes(ledger, Department, version, loop.cache.departments.values):
         loop.metrics.delivered("departments")
         loop.enqueue(DepartmentChanged(change))
@@ -62,7 +62,7 @@ async def _changes(
     version: int,
     known: Callable[[], Iterable[ObjectT]],
 ) -> AsyncIterator[Change[ObjectT]]:
-    """Every change; where some are no longer kept, all that is there and what of ``known`` is not.
+    """Yield changes; where some are no longer kept, a new listing, compared with ``known``.
 
     Workloads leave the cache by the reconciler alone, so it needs no event of those that are gone.
     """
@@ -83,7 +83,7 @@ async def _changes(
 
 
 async def watch_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Event) -> None:
-    """Every task event of the engine; ``subscribed`` is set once none can be missed."""
+    """Enqueue task events of the engine; ``subscribed`` is set once none can be missed."""
     stream = engine.watch()
     subscribed.set()
     async for status in stream:

@@ -57,7 +57,7 @@ class FixedPorts:
         return ""
 
     def let_go(self, _task: TaskId, /) -> None:
-        """Do nothing: no port was reserved."""
+        """No effect: no port was reserved."""
 
 
 class HeldPorts:

@@ -346,7 +346,7 @@ def over_user_limit(workload: Workload, limit: int, held: int, asked: int) -> Re
 
 
 def waits_for(workload: Workload) -> ReasonInfo:
-    """Other work has to end before it starts, or cannot end any more as it would have to."""
+    """The reason of work that waits for the end of other work, or for an end that cannot come."""
     blocked = set(workload.spec.blocked_by)
     ends = [one for one in workload.spec.after if one.name in blocked]
     unmet = [one for one in ends if one.unmet]

@@ -235,14 +235,14 @@ def set_own(
 
 
 def test_own() -> None:
-    """Be sent a message now."""
+    """Send a test message to yourself."""
     with connected() as client:
         client.test_own_notifications()
     say("A message was taken.")
 
 
 def delete_own() -> None:
-    """Be told of nothing any more."""
+    """Delete your subscription: you are sent no messages any more."""
     with connected() as client:
         client.delete_own_notifications()
     say("You are told of nothing any more.")

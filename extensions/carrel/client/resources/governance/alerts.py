@@ -98,5 +98,5 @@ class AlertMethods:
         await self._transport.send("DELETE", OWN)
 
     async def test_own_notifications(self) -> SubscriptionOut:
-        """Be sent a message now; an error says why it was not taken."""
+        """Send a test message to the caller; an error says why it was not taken."""
         return await self._transport.ask("POST", f"{OWN}/test", SubscriptionOut, body={})

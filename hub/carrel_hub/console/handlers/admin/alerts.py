@@ -36,7 +36,7 @@ class AlertsPage(SignedInPage):
 
     @override
     async def post(self) -> None:
-        """Do one of the page's forms."""
+        """Carry out one of the page's forms."""
         form = Form(self.typed())
         actions: dict[str, Callable[[Form], Awaitable[str]]] = {
             "silence": self._silence,

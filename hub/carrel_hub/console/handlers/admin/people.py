@@ -75,7 +75,7 @@ class PeoplePage(SignedInPage):
             self.see_other(choice.address(self.console.urls.page("people"), note=note))
 
     async def _do(self, name: str, action: str, form: Form) -> str:
-        """Do the requested action; returns the link of an invitation."""
+        """Carry out the requested action; returns the link of an invitation."""
         if action == "invite":
             projects = form.names("projects")
             made = await self.client.invite_user(name, projects=projects)

@@ -54,7 +54,7 @@ class ServiceAccountsPage(SignedInPage):
             self.see_other(f"{self.console.urls.page('service-accounts')}?{note}")
 
     async def _do(self, name: str, action: str, form: Form) -> NewToken | None:
-        """Do the requested action; returns a new token, if there is one."""
+        """Carry out the requested action; returns a new token, if there is one."""
         if action == "save":
             scope = form.required("scope")
             if not form.refused:

@@ -247,19 +247,19 @@ ObjectT = TypeVar("ObjectT", Node, NodeGroup, Topology)
 
 
 async def watch_nodes(feed: Feed[Node], deliver: Deliver, synced: asyncio.Event) -> None:
-    """Every node and each change; ``synced`` is set once those that exist were delivered."""
+    """Deliver nodes and their changes; ``synced`` is set once those that exist were delivered."""
     await _watch(feed, deliver, synced, NodeSeen, lambda node: NodeDeleted(node.metadata.name))
 
 
 async def watch_groups(feed: Feed[NodeGroup], deliver: Deliver, synced: asyncio.Event) -> None:
-    """Every group of nodes and each change; ``synced`` as for nodes."""
+    """Deliver node groups and their changes; ``synced`` as for nodes."""
     await _watch(
         feed, deliver, synced, NodeGroupSeen, lambda group: NodeGroupDeleted(group.metadata.name)
     )
 
 
 async def watch_topologies(feed: Feed[Topology], deliver: Deliver, synced: asyncio.Event) -> None:
-    """Every topology and each change; ``synced`` as for nodes."""
+    """Deliver topologies and their changes; ``synced`` as for nodes."""
     await _watch(
         feed, deliver, synced, TopologySeen, lambda one: TopologyDeleted(one.metadata.name)
     )
@@ -291,7 +291,7 @@ async def watch_pods(
     synced: asyncio.Event,
     quarantine: Quarantine,
 ) -> None:
-    """Every pod and each change; ``synced`` is set once those that exist were delivered.
+    """Deliver pods and their changes; ``synced`` is set once those that exist were delivered.
 
     A pod that cannot be read counts as unmanaged until it changes; one whose group does not exist
     yet is read again until it does.

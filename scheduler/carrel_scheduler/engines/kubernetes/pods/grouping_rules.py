@@ -385,7 +385,7 @@ def _count(roles: Roles, entry: object, *, elastic: bool) -> int:
 
 
 def _reduced(roles: list[RoleCount], total: int) -> list[RoleCount]:
-    """So many pods are enough: fewer of the most numerous roles, then of all."""
+    """Roles reduced to ``total`` pods: fewer of the most numerous roles, then of all."""
     excess = sum(role.least for role in roles) - total
     left = {role.name: role.least for role in roles}
     for kept in (1, 0):

@@ -75,7 +75,7 @@ def holds(requirement: Requirement, value: str | None) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Both are whole numbers; anything else does not hold."""
+    """Whether the comparison of two whole numbers holds; with anything else it does not."""
     try:
         bound, found = int(requirement.values[0]), int(value or "")
     except (ValueError, IndexError):

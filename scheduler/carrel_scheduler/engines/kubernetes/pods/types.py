@@ -113,7 +113,7 @@ class NodeAffinity(Kube, frozen=True):
 
 
 class PodTerm(Kube, frozen=True):
-    """Near to, or far from, the pods that are selected: the same value of ``topology_key``."""
+    """A term of affinity to the selected pods, within equal values of ``topology_key``."""
 
     topology_key: str
     label_selector: Selector | None = None
@@ -317,7 +317,7 @@ class Waiting(Kube, frozen=True):
 
 
 class Running(Kube, frozen=True):
-    """Since when a container runs."""
+    """The start of a running container."""
 
     started_at: datetime | None = None
 

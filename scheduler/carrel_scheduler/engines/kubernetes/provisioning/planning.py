@@ -51,7 +51,7 @@ PodsOf = Callable[[str, Sequence[int]], tuple[str, list[Pod]] | None]
 
 @dataclass(slots=True)
 class _Candidate:
-    """Since when the workload waits, and whether no node could ever hold it."""
+    """A workload that waits since a time; ``never``: no node could ever hold it."""
 
     since: float
     never: bool

@@ -58,7 +58,7 @@ def pause_after(attempt: int) -> float:
 
 
 def _since(found: RequestCondition, now: float) -> float:
-    """Since when a condition holds; the clock of others may be ahead of ours."""
+    """The time since which a condition holds; the clock of others may be ahead of ours."""
     at = found.last_transition_time
     if at is None:
         return now

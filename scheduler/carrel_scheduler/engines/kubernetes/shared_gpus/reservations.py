@@ -234,7 +234,7 @@ class GpuReservations:
             self._tidy(self._known.at(key))
 
     def _tidy(self, there: NodeReservations) -> None:
-        """Do what follows from how things are on a node, and wake who waits for a change."""
+        """Carry out what follows from the state of a node, and wake the starts that wait for it."""
         if not self._synced.is_set():
             return
         for pod in there.lost_users():
@@ -247,7 +247,7 @@ class GpuReservations:
         there.wake()
 
     async def _until_free(self, node: str, name: str = "") -> None:
-        """Until no pod keeps a GPU of a node that the core counts as free."""
+        """Wait until no pod keeps a GPU of a node that the core counts as free."""
         await self.open()
         there = self._known.of(node)
         while True:

@@ -80,7 +80,7 @@ async def _tables(client: KubeClient, pod: TaskPod) -> str:
 
 
 def ports(tables: str) -> Iterator[int]:
-    """Both ends' ports of connections and of what listens."""
+    """The ports of connections, at both ends, and of listening sockets."""
     for line in tables.splitlines():
         fields = line.split()
         if len(fields) < _FIELDS or fields[3] not in (_ESTABLISHED, _LISTENS):

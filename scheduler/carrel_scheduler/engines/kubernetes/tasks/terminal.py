@@ -155,7 +155,7 @@ class PodTerminal:
         return HUNG_UP
 
     async def _hang_up(self) -> None:
-        """Again and again: what has just begun may not have left its note yet."""
+        """Signal the command until it ends: one that has just begun may not have its mark yet."""
         end = asyncio.create_task(self._to_the_end())
         try:
             while not end.done():

@@ -71,7 +71,7 @@ class Unpacking:
 
 
 def _safe(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
-    """Without owners, and without bits that lend rights; the owner can read and enter it."""
+    """The member without owners and set-id bits; the owner can read and enter it."""
     mode = member.mode & 0o1777 | (stat.S_IRWXU if member.isdir() else stat.S_IRUSR | stat.S_IWUSR)
     linked = str(_inside(member.linkname)).lstrip("/") if member.islnk() else member.linkname
     name = str(_inside(member.name)).lstrip("/")

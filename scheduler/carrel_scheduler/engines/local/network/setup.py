@@ -142,7 +142,7 @@ def _returning() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _inside_of(path: Path) -> Iterator[None]:
-    """Be in a network namespace during the block."""
+    """Enter a network namespace for the block."""
     with path.open("rb", buffering=0) as inner, _returning():
         linux.setns(inner.fileno())
         yield

@@ -104,7 +104,7 @@ class Grid(GridSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Do nothing: there is no loop to stop; the controller sees that the grid is exhausted."""
+        """No effect: there is no loop to stop; the controller sees that the grid is exhausted."""
 
 
 class DistinctSampler(BaseSampler):

@@ -19,7 +19,7 @@ from carrel_schema.sections import InferenceSpec
 
 @dataclass(frozen=True, slots=True)
 class Low:
-    """Less than there is has been enough ``since`` then; ``need`` is the most of that time."""
+    """A time ``since`` which fewer replicas were enough; ``need`` is the most of that time."""
 
     since: float
     need: int
@@ -160,7 +160,7 @@ class Steps:
 
 
 def pause_seconds(failures: int) -> float:
-    """Before another replica after so many failures: 1 s, doubled each time, at most a minute."""
+    """The pause before another replica after failures: 1 s, doubled each time, at most a minute."""
     return PAUSES.after(max(failures - 1, 0))
 
 

@@ -13,7 +13,7 @@ LONGEST_NAME: Final = 63
 
 
 def new(owner: Workload, parts: Sequence[Workload], made: int, count: int) -> list[NewPart]:
-    """So many new replicas of the present revision; ``made`` is the number of the last of them."""
+    """New replicas of the present revision; ``made`` is the number of the last of them."""
     revision_now = (owner.spec.inference or InferenceSpec()).revision
     taken = {part.spec.part for part in parts}
     return [

@@ -158,7 +158,7 @@ class NeighbourConstraints:
         return nodes, "", around
 
     def _conditions(self, pod: Pod) -> Iterator[Condition]:
-        """Each condition beyond the nodes themselves."""
+        """The conditions of a pod beyond those on the nodes themselves."""
         known = self._known
         if known.volumes is not None and claims_of(pod):
             reach = known.volumes.reach(pod, known.nodes)
