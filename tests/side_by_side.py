@@ -1,4 +1,4 @@
-"""Which tests wait for each other where several processes run them, and which begin first.
+"""Order of tests in several processes: those that wait for each other, and those that go first.
 
 Tests of a cluster share what they start: those whose pods run share one with nodes, all others one
 without. What has servers for a whole folder goes by folder, everything else by file. Whatever takes
@@ -26,7 +26,7 @@ BY_FOLDER: Final = ("tests/attacks", "tests/contract", "tests/hunts")
 
 
 def turn_of(nodeid: str) -> str:
-    """What tests that run one after the other, in one process, have in common."""
+    """The turn of a test: tests of one turn run one after the other, in one process."""
     path = PurePosixPath(nodeid.partition("::")[0])
     if path.is_relative_to("tests/k8s"):
         return "nodes" if path.stem in ON_NODES else "control plane"
@@ -36,7 +36,7 @@ def turn_of(nodeid: str) -> str:
 
 
 def place_of(turn: str) -> int:
-    """Where a turn comes in the order of all."""
+    """The place of a turn in the order of all."""
     return next((at for at, begin in enumerate(FIRST) if turn.startswith(begin)), len(FIRST))
 
 

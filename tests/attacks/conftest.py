@@ -1,4 +1,4 @@
-"""One running product for all attacks: ``carrel up --demo`` as root, with its three accounts.
+"""The product under attack: one ``carrel up --demo`` as root, with its three accounts.
 
 Ada belongs to project ``vision``, Grace to ``speech``, and the administrator to neither. An attack
 that restarts parts, fills disks or removes people starts a product of its own: ``own_product``.

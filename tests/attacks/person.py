@@ -1,4 +1,4 @@
-"""What a person of the attacked product has: a browser's session, a token, and jobs."""
+"""A person of the attacked product: a browser's session, a token, and jobs."""
 
 import itertools
 import socket
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Person:
-    """Somebody who is signed in.
+    """A person who is signed in.
 
     Attributes:
         session: a browser's requests: cookies of the Hub.
@@ -143,7 +143,7 @@ class Person:
         return self.client.get_workload(made.project, made.name)
 
     def logs(self, made: Workload) -> str:
-        """What a workload printed so far."""
+        """The output of a workload so far."""
         try:
             return "".join(self.client.logs(made.project, made.name))
         except ApiError as error:

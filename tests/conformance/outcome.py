@@ -24,7 +24,7 @@ Outcome = dict[str, tuple[str, str | None]]
 
 
 def failures(scenario: Json) -> list[str]:
-    """Why a scenario fails; empty when it passes."""
+    """The reasons why a scenario fails; empty when it passes."""
     if scenario["run"] == "cycle":
         return _cycles(scenario)
     built = build(scenario)
@@ -73,7 +73,7 @@ def _standing(scenario: Json) -> Outcome:
 
 
 def outcome(scenario: Json, built: Built, plan: Plan) -> Outcome:
-    """What becomes of each task."""
+    """The outcome of each task."""
     found = _standing(scenario)
     for eviction in plan.evictions:
         job = built.state.job(eviction.uid)
@@ -88,7 +88,7 @@ def outcome(scenario: Json, built: Built, plan: Plan) -> Outcome:
 
 
 def differences(scenario: Json, found: Outcome) -> list[str]:
-    """Where the outcome for tasks is not what the scenario expects; unknown names are left out."""
+    """Differences between the outcome for tasks and the scenario; unknown names are left out."""
     expected = dict(scenario["expect"]["tasks"])
     for job in scenario["jobs"]:
         whole = scenario["expect"]["jobs"].get(job["name"])
@@ -106,7 +106,7 @@ def differences(scenario: Json, found: Outcome) -> list[str]:
 
 
 def node_differences(scenario: Json, built: Built, plan: Plan) -> list[str]:
-    """Where whole GPUs free and being released are not what the scenario expects of a node."""
+    """Differences between whole GPUs of nodes, free and being released, and the scenario."""
     free, releasing = _gpus_after(built, plan)
     wrong = []
     for name, want in sorted(scenario["expect"]["nodes"].items()):

@@ -49,7 +49,7 @@ def load(path: Path) -> list[Json]:
 
 
 def verdict(scenario: Json) -> list[str]:
-    """Why a scenario fails; empty when it passes."""
+    """The reasons why a scenario fails; empty when it passes."""
     try:
         return failures(scenario)
     except Exception:  # noqa: BLE001 - any way to break is a failed scenario, told in full

@@ -151,7 +151,7 @@ def _bring_to(state: State, uid: str, index: int, task: Json, job: Json) -> None
 
 
 def scenario_node(state: State) -> str:
-    """Where a task that has ended may have run."""
+    """A node on which a task that has ended may have run."""
     return min(state.nodes.slots)
 
 

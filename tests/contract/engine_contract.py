@@ -254,7 +254,7 @@ class AdoptionContract:
 
 
 class SurroundingsContract:
-    """What a task finds, what it leaves, and who may look in."""
+    """The surroundings of a task: its files, its leftovers, and access to it."""
 
     async def test_files_environment_and_devices(self, engines: Engines) -> None:
         engine = await engines.open()
@@ -317,4 +317,4 @@ class SurroundingsContract:
 class EngineContract(
     LifeContract, AdoptionContract, SurroundingsContract, TerminalContract, LogContract
 ):
-    """All of it."""
+    """The whole contract of ``Engine``."""

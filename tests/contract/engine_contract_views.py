@@ -41,7 +41,7 @@ async def tell_after(engines: Engines, engine: Engine, task: TaskSpec, wanted: b
 
 
 async def read_all(session: Any) -> bytes:
-    """Everything a terminal session still says."""
+    """Read the rest of a terminal session."""
     found = b""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while piece := await session.read():

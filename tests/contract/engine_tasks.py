@@ -25,7 +25,7 @@ class Engines(Protocol):
     node: str
 
     async def open(self) -> Engine:
-        """Another opening of the same engine."""
+        """Open the same engine again."""
         ...
 
     async def lose(self, task: TaskSpec) -> None:
@@ -48,7 +48,7 @@ def a_task(engines: Engines, script: str, *, attempt: int = 0, **fields: Any) ->
 
 
 async def status_of(engine: Engine, task: TaskSpec) -> TaskStatus:
-    """What the engine says of a task."""
+    """The status of a task."""
     return {status.id: status for status in await engine.list()}[task.id]
 
 
@@ -79,7 +79,7 @@ async def run(engine: Engine, task: TaskSpec) -> TaskStatus:
 
 
 async def output(engine: Engine, task: TaskSpec, **options: Any) -> bytes:
-    """What a task wrote."""
+    """The output of a task."""
     request = LogRequest(**options)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         pieces = [piece async for piece in engine.logs(task.id.workload_uid, request)]

@@ -14,4 +14,4 @@ __all__ = ["Forgetting", "ObjectStoreContract", "Stores"]
 
 
 class ObjectStoreContract(ReadingAndWriting, Listing, Watching):
-    """Every rule of ``ObjectStore``."""
+    """The whole contract of ``ObjectStore``."""

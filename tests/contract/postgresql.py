@@ -27,14 +27,14 @@ SETTINGS: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=", "ma
 
 
 class Account(NamedTuple):
-    """Who runs the server; ``None`` means whoever runs the tests."""
+    """The account that runs the server; ``None`` means that of the tests."""
 
     uid: int | None
     gid: int | None
 
 
 class PostgreSQL:
-    """One running server; ``new_database`` gives an empty one."""
+    """A running server; ``new_database`` gives an empty one."""
 
     def __init__(self, process: subprocess.Popen[bytes], sockets: Path) -> None:
         self.process, self._sockets = process, sockets

@@ -1,4 +1,4 @@
-"""One stack and one browser for each module: starting them takes a while."""
+"""Fixtures: one stack and one browser for each module, as starting them takes a while."""
 
 from collections.abc import Iterator
 
@@ -20,6 +20,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def team(stack: Stack) -> Iterator[People]:
-    """Everybody's browser."""
+    """The browsers of all people."""
     with people(stack) as everybody:
         yield everybody

@@ -15,7 +15,7 @@ _PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check",
 
 
 def folder() -> Path:
-    """Where it is, within the environment of the tests; installed there unless it is."""
+    """The folder of Open MPI in the environment of the tests; it is installed there if missing."""
     place = Path(sys.prefix) / "opt" / f"openmpi-{RELEASE}"
     if not place.exists():
         place.parent.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ def _install(prefix: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """What makes a job take it: its ``mpirun`` first, and its library for mpi4py."""
+    """The environment of a job that uses it: its ``mpirun`` first, and its library for mpi4py."""
     place = folder()
     return {
         "PATH": f"{place}/bin:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",

@@ -46,7 +46,7 @@ def until(what: Callable[[], Any], *, seconds: float, every: float = 0.5, why: s
 
 
 def shots() -> Path | None:
-    """Where pictures go, if somebody wants to look at them."""
+    """The folder of screenshots, if one is asked for."""
     folder = os.environ.get("CARREL_SHOTS")
     if folder is None:
         return None
@@ -67,12 +67,12 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where people reach it."""
+        """The public URL."""
         return f"http://localhost:{self.port}"
 
     @property
     def output(self) -> str:
-        """What it printed so far."""
+        """Its output so far."""
         return (self.state_dir.parent / "up.log").read_text()
 
     def start(self) -> None:
@@ -183,7 +183,7 @@ class People:
         picture(page, self.stack.shots, name)
 
     def sign_in(self, user: str) -> None:
-        """By the form on the page."""
+        """Sign in by the form on the page."""
         page = self._open(user).new_page()
         page.goto(f"{self.stack.url}/hub/login")
         page.fill("input[name=username]", user)
@@ -193,7 +193,7 @@ class People:
         page.close()
 
     def _signed_in(self, user: str) -> BrowserContext:
-        """That person's browser; what the form sends is sent without showing it."""
+        """The browser of a person who is signed in without showing the form."""
         if user not in self._contexts:
             context, login = self._open(user), f"{self.stack.url}/hub/login"
             context.request.get(login)
@@ -223,13 +223,13 @@ def token_of(context: BrowserContext, url: str, user: str) -> str:
 
 
 def _xsrf(context: BrowserContext, url: str) -> str:
-    """What the Hub's forms and API want back."""
+    """The token that the Hub's forms and API want back."""
     cookies = context.cookies(f"{url}/hub/")
     return next(one.get("value", "") for one in cookies if one.get("name") == "_xsrf")
 
 
 def picture(page: Page, folder: Path | None, name: str) -> None:
-    """Of what is seen, if somebody wants to look at it."""
+    """Save a screenshot, if one is asked for."""
     if folder is not None:
         page.screenshot(path=str(folder / f"{name}.png"))
 

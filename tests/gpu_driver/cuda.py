@@ -89,7 +89,7 @@ class Cuda:
             self.contexts.append(context)
 
     def address(self, name: str) -> int:
-        """What `cuGetProcAddress_v2` answers for a name without its ending."""
+        """The address that `cuGetProcAddress_v2` gives for a name without its ending."""
         found, status = c_void_p(), c_int()
         result = self.library.cuGetProcAddress_v2(
             name.encode(), byref(found), self._version, c_uint64(self._flags), byref(status)

@@ -45,12 +45,12 @@ class LimitedTask:
 
     @classmethod
     def beside(cls, task: "LimitedTask", name: str) -> "LimitedTask":
-        """Another task on the same GPUs."""
+        """A second task on the same GPUs."""
         library, drivers = task.environment["LD_PRELOAD"], task.environment["LD_LIBRARY_PATH"]
         return cls(task.folder.parent / name, task.gpus, Path(library), Path(drivers))
 
     def sees_nvml(self) -> None:
-        """Its programs find NVML's library from now on, as with the capability `utility`."""
+        """Let its programs find NVML's library, as with the capability `utility`."""
         folders = (self.environment["LD_LIBRARY_PATH"], str(library().parent))
         self.environment["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
 
@@ -70,7 +70,7 @@ class LimitedTask:
         )
 
     def run(self, script: str, **environment: str) -> Any:
-        """What a program told last; it must succeed."""
+        """Run a program, which has to succeed; returns what it printed last."""
         process = self.start(script, **environment)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == 0

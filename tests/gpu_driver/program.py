@@ -1,4 +1,4 @@
-"""What programs of tests use: the driver by ctypes, and words with the test that started them."""
+"""Library of the tests' programs: the driver by ctypes, and messages to the test."""
 
 import ctypes
 import json

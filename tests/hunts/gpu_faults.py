@@ -1,4 +1,4 @@
-"""Many stories of faults of GPUs: ``python tests/hunts/gpu_faults.py --runs 500``.
+"""Hunt for faults of GPUs in many random stories: ``python tests/hunts/gpu_faults.py --runs 500``.
 
 Each is a number; ``tests/unit/gpu_faults`` tells the first of them. What fails is printed with its
 number, and the program then ends with 1.
@@ -19,7 +19,7 @@ from unit.workloads.conftest import ledger_in, opened
 
 
 async def tell(seed: int, steps: int, empty: Path) -> Story:
-    """One story. Raises what it finds wrong, with what had happened."""
+    """Run one story. Raises what it finds wrong, with what had happened."""
     with tempfile.TemporaryDirectory() as folder:
         async with opened(empty, Path(folder), COUNT, FaultyHarness) as harness:
             assert isinstance(harness, FaultyHarness)

@@ -1,4 +1,4 @@
-"""Many stories of faults on real API servers: kills at every write, storms, rivals, lost nodes.
+"""Hunt on real API servers in many random stories: kills at every write, storms, lost nodes.
 
     python tests/hunts/kubernetes.py --runs 500 [--side-by-side 3]
 
@@ -35,7 +35,7 @@ _NAMESPACED: Final = re.compile(r"/namespaces/[^/]+(?=/)")
 
 
 class Outcome(msgspec.Struct):
-    """What came of a run; ``wrong`` is empty where nothing was."""
+    """The result of a run; ``wrong`` is empty where nothing was wrong."""
 
     seed: int
     wrong: str = ""
@@ -108,7 +108,7 @@ def _sum(outcomes: Sequence[Outcome]) -> str:
 
 
 def _deaths(outcomes: Sequence[Outcome]) -> str:
-    """At which kinds of writes schedulers were killed, and how often."""
+    """The kinds of writes at which schedulers were killed, and how often."""
     kills = Counter(
         _NAMESPACED.sub("", kill.partition("?")[0]) for one in outcomes for kill in one.kills
     )

@@ -1,4 +1,4 @@
-"""Many long stories of the core with every invariant checked after every step.
+"""Hunt in the core in many long random stories, with every invariant checked after every step.
 
     python tests/hunts/machine.py --runs 5000 --steps 50 [--groups]
 

@@ -1,4 +1,4 @@
-"""Would the tests of the core notice a fault? Puts many into copies of it, one at a time.
+"""Mutation testing of the core: puts faults into copies of it, one at a time.
 
     python tests/hunts/mutation.py --sample 150 --seed 7 [--module 'preemption/*'] [--json]
 
@@ -55,7 +55,7 @@ def _hunt(folder: Path, options: argparse.Namespace) -> Result:
 
 
 def _learn(copies: list[Sandbox]) -> Coverage:
-    """Each copy has a process that runs a part of the tests."""
+    """Run a part of the tests in each copy, in a process of its own."""
     with ProcessPoolExecutor(len(copies), multiprocessing.get_context("fork")) as pool:
         parts = pool.map(learn, copies, range(len(copies)), [len(copies)] * len(copies))
         return reduce(or_, parts)
@@ -64,7 +64,7 @@ def _learn(copies: list[Sandbox]) -> Coverage:
 def _outcomes(
     copies: list[Sandbox], coverage: Coverage, mutants: list[Mutant], budget: float
 ) -> list[Outcome]:
-    """In the order of the mutants; each copy has a process that tries every n-th of them."""
+    """Outcomes in the order of the mutants; each copy has a process for every n-th of them."""
     stripes = [mutants[n :: len(copies)] for n in range(len(copies))]
     with ProcessPoolExecutor(len(copies), multiprocessing.get_context("fork")) as pool:
         work = partial(_try_all, coverage, budget)

@@ -1,4 +1,4 @@
-"""Many stories of shared GPUs: ``python tests/hunts/shared_gpus.py --runs 500``.
+"""Hunt for faults of shared GPUs: ``python tests/hunts/shared_gpus.py --runs 500``.
 
 Each is a number; `tests/unit/shared_gpus` tells the first of them. What fails is printed with its
 number, and the program then ends with 1.

@@ -37,7 +37,7 @@ def project_namespace(plane: ControlPlane, project: str) -> None:
 
 
 def kubeconfig(plane: ControlPlane, account: str, to: Path) -> Path:
-    """How a service account of ours reaches the cluster."""
+    """The kubeconfig of a service account of Carrel."""
     path = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token"
     asked = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
     token = plane.ask("POST", path, asked)["status"]["token"]
@@ -58,7 +58,7 @@ def make(plane: ControlPlane, path: str, body: dict[str, Any]) -> None:
 
 
 def place(one: Mapping[str, Any]) -> str:
-    """Where a manifest is sent to be made."""
+    """The path to which a manifest is posted."""
     namespace = one["metadata"].get("namespace")
     base = "/api/v1" if one["apiVersion"] == "v1" else f"/apis/{one['apiVersion']}"
     kind = f"{one['kind'].lower()}s".replace("sss", "sses")

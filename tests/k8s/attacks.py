@@ -143,7 +143,7 @@ def board(**spec: Any) -> dict[str, Any]:
 
 
 def epoch(plane: ControlPlane) -> str:
-    """That of the lease, which is made where there is none."""
+    """The epoch of the lease, which is made where there is none."""
     path = "/apis/coordination.k8s.io/v1/namespaces/carrel-system/leases"
     lease = {"metadata": {"name": "carrel-scheduler"}, "spec": {"leaseTransitions": 1}}
     access.make(plane, path, lease)

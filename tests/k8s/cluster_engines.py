@@ -48,7 +48,7 @@ class ClusterEngines:
         self._open: list[KubernetesEngine] = []
 
     async def open(self, **options: Any) -> KubernetesEngine:
-        """Another engine over the cluster."""
+        """Open another engine over the cluster."""
         engine = KubernetesEngine(self.client, self.settings, epoch=self._epoch, **options)
         self._open.append(engine)
         return engine

@@ -98,7 +98,7 @@ class ClusterInstallation:
 
     @property
     def url(self) -> str:
-        """What people type."""
+        """The public URL."""
         return self.settings.public_url
 
     def __enter__(self) -> Self:
@@ -183,7 +183,7 @@ class ClusterInstallation:
         return self.folder / f"{part}-kubeconfig.json"
 
     def volume(self, project: str, claim: str) -> Path:
-        """Where a claim's files lie on this machine."""
+        """The folder of a claim's files on this machine."""
         return self.folder / "volumes" / project / claim
 
     def _found(self) -> None:
@@ -218,7 +218,7 @@ class ClusterInstallation:
             process.wait(60)
 
     def log(self, name: str) -> str:
-        """What a part wrote."""
+        """The log of a part."""
         return (self.folder / f"{name}.log").read_text()
 
     def _proxy(self) -> tuple[list[str], dict[str, str]]:

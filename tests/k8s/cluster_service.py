@@ -73,7 +73,7 @@ class ClusterService:
         return await self.until(project, name, lambda status: status["phase"] == phase)
 
     async def said(self, project: str, name: str, wanted: str, **query: str) -> str:
-        """What a job has printed, once that is among it."""
+        """The output of a job, once it has the wanted text."""
         text = ""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):

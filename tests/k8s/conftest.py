@@ -1,4 +1,4 @@
-"""One cluster for all tests that need one; each part is started when the first test asks for it."""
+"""Fixtures: one cluster for all tests that need one; its parts start on first use."""
 
 import os
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def record() -> Iterator[Record]:
-    """Everything that this run puts into the machine; gone when it ends."""
+    """The record of what this run puts into the machine; all of it is removed at the end."""
     made = Record.begin()
     try:
         yield made
@@ -109,14 +109,14 @@ def node(infrastructure: Infrastructure) -> Node:
 
 @pytest.fixture(scope="session")
 def driver(infrastructure: Infrastructure) -> Iterator[DeviceDriver]:
-    """Another one, ``worker-2``, with a driver of two GPUs for claims."""
+    """The node ``worker-2``, with a driver of two GPUs for claims."""
     with driven_node(infrastructure, "worker-2", ("gpu-0", "gpu-1")) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def plugged(infrastructure: Infrastructure, node: Node, driver: DeviceDriver) -> Iterator[Node]:
-    """Another one, ``worker-3``, whose two GPUs a device plugin offers.
+    """The node ``worker-3``, whose two GPUs a device plugin offers.
 
     The last that starts: kubelets that start later would take its plugin's devices for theirs.
     """

@@ -38,7 +38,7 @@ class DeviceDriver:
 
     @property
     def folder(self) -> Path:
-        """Of the node."""
+        """The folder of the node."""
         return self.node.log.parent
 
     def start(self) -> None:

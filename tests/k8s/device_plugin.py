@@ -95,7 +95,7 @@ class DevicePlugin:
         self._ended.wait()
 
     def _allocate(self, request: bytes, _context: Any) -> bytes:
-        """For each container the variable with those devices that the kubelet chose."""
+        """The variable with the devices that the kubelet chose, for each container."""
         answers = b""
         for container in _parts(request):
             given = ",".join(part.decode() for part in _parts(container)).encode()

@@ -1,4 +1,4 @@
-"""Many stories of faults on one API server, which they may kill and compact."""
+"""Runs of fault stories on one API server, which they may kill and compact."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ KILLS_APART: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of a story.
+    """The result of a story.
 
     Attributes:
         settled: how long settling took, in seconds.
@@ -64,7 +64,7 @@ class Runs:
         install(self.plane, Kubectl(programs["kubectl"], self.kubeconfig), self.namespace)
 
     async def tell(self, seed: int) -> Told:
-        """One story. Raises what it finds wrong."""
+        """Run one story. Raises what it finds wrong."""
         breaks: dict[str, Break] = {"compaction": self._compact}
         if seed % KILLS_APART == 0:
             breaks["server killed"] = self._kill
@@ -119,7 +119,7 @@ class Runs:
 
 
 def install(plane: ControlPlane, kubectl: Kubectl, namespace: str) -> None:
-    """What a scheduler needs of an API server: its namespace, our kinds, the fencing policy."""
+    """Install what a scheduler needs: its namespace, Carrel's kinds, the fencing policy."""
     make_namespace(plane, namespace)
     install_kinds(plane, kubectl)
     policy, binding = yaml.safe_load_all((DEPLOY / "fencing.yaml").read_text())

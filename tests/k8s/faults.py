@@ -1,4 +1,4 @@
-"""One story of faults from a seed: pods and work under two quotas, schedulers killed and followed.
+"""A fault story from a seed: pods and work under two quotas, schedulers killed and replaced.
 
 What must hold whenever anybody looks: no device has two pods, no node gives away more than it has.
 Once all has settled: whatever should run does, no gang runs in part, no work is lost, and that took
@@ -40,7 +40,7 @@ PAUSES: Final = (0.0, 0.05, 0.3, 0.6)
 
 @dataclass
 class Story:
-    """One run.
+    """A run of a story.
 
     Attributes:
         here: where it happens.
@@ -141,7 +141,7 @@ class Story:
         await self.here.add_work(self.chance.choice("ab"), name, kind, tasks, 1)
 
     async def _delete_one(self) -> None:
-        """By hand, without a word to anybody."""
+        """Delete a pod without telling anybody."""
         pods = sorted(self.here.pods.values(), key=lambda pod: pod.metadata.name)
         if pods:
             await self._delete(self.chance.choice(pods).metadata.uid)
@@ -153,7 +153,7 @@ class Story:
             await self.here.client.delete(PODS, meta.name, meta.namespace, grace_seconds=0)
 
     async def _delete_node(self) -> None:
-        """One node at most, and its pods with it, as the cluster's collector does."""
+        """Delete at most one node and its pods, as the cluster's garbage collector does."""
         if len(self.here.nodes) < NODE_COUNT:
             return
         name = self.chance.choice(sorted(self.here.nodes))
@@ -206,7 +206,7 @@ class Story:
         return await self._problem_of_work()
 
     async def _problem_of_work(self) -> str:
-        """Our own work runs with all of its tasks, whatever was deleted or lost meanwhile."""
+        """The problem if a workload does not run with all of its tasks; else empty."""
         found = await self.here.work()
         for name, tasks in self.work.items():
             if name not in found:

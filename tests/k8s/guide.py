@@ -35,14 +35,14 @@ INSIDE: Final = "in the workspace"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One of the guide's, and the remark on its block."""
+    """A command of the guide, and the remark on its block."""
 
     text: str
     remark: str
 
 
 def commands(section: str) -> list[Command]:
-    """All of a section, in order."""
+    """The commands of a section, in order."""
     return [
         Command(found.strip(), remark)
         for remark, block in BLOCK.findall(_section(section))
@@ -51,7 +51,7 @@ def commands(section: str) -> list[Command]:
 
 
 def manifests() -> list[dict[str, Any]]:
-    """What the guide has somebody write in a cluster's words."""
+    """The manifests that the guide has its reader write."""
     return [yaml.safe_load(text) for text in MANIFEST.findall(GUIDE.read_text())]
 
 
@@ -60,7 +60,7 @@ def _section(title: str) -> str:
 
 
 class GuideShell:
-    """Somebody's shell: the repository's root, ``kubectl`` and a port of their own."""
+    """A shell in a copy of the repository, with ``kubectl`` and a port of its own."""
 
     def __init__(self, folder: Path, plane: ControlPlane, kubectl: Path) -> None:
         self.folder, self.port = folder, str(free_port())
@@ -72,11 +72,11 @@ class GuideShell:
 
     @property
     def url(self) -> str:
-        """Where the browser looks for the Hub."""
+        """The URL of the Hub for the browser."""
         return f"http://localhost:{self.port}"
 
     def run(self, text: str) -> str:
-        """As a shell runs it; what it printed. A failure is one of the test."""
+        """Run a text as a shell does; returns what it printed. A failure is one of the test."""
         done = self._shell(
             f"timeout {TIMEOUT_SECONDS} bash -euo pipefail -c {quote(self._own(text))}"
         )
@@ -95,14 +95,14 @@ class GuideShell:
         )
 
     def happening(self) -> str:
-        """What the cluster says of pods, for whoever has to find out why something failed."""
+        """The state of the cluster's pods, to find out why something failed."""
         logs = (
             "kubectl -n carrel-system logs --prefix --tail=10 -l app.kubernetes.io/part-of=carrel"
         )
         return self._shell(f"kubectl get pods -A; {logs}").stdout
 
     def _own(self, text: str) -> str:
-        """With a port that is free."""
+        """The text with a free port."""
         return text.replace(GUIDES_PORT, self.port)
 
     def forward(self, text: str) -> None:

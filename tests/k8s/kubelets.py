@@ -25,13 +25,13 @@ _numbers = itertools.count(1)
 
 
 class DeadlineSpec(PodSpec, frozen=True):
-    """With what only kubelets need to know."""
+    """A specification with the fields that only kubelets need."""
 
     active_deadline_seconds: int | None = None
 
 
 class Pod(OfScheduler, frozen=True):
-    """As a kubelet reads it."""
+    """A pod as a kubelet reads it."""
 
     spec: DeadlineSpec = DeadlineSpec()
 
@@ -42,7 +42,7 @@ def _name() -> str:
 
 @dataclass
 class Kubelets:
-    """Of the nodes of one test; its namespaces have ``name`` in theirs.
+    """Simulated kubelets of one test's nodes; its namespaces have ``name`` in theirs.
 
     Attributes:
         pods: as last seen, by uid; ``changed`` is set with each change.
@@ -120,7 +120,7 @@ class Kubelets:
         await self.client.patch(PODS, meta.name, body, meta.namespace, sub="status", how=how)
 
     async def tend_again(self) -> None:
-        """Whatever did not come through: kubelets compare all the time, not only when told."""
+        """Compare all the time, as kubelets do, not only when told."""
         while True:
             await asyncio.sleep(1.0)
             for pod in list(self.pods.values()):

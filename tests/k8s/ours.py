@@ -1,4 +1,4 @@
-"""Our kinds on the cluster of the tests, a client of it, and its ``kubectl``."""
+"""Carrel's kinds on the cluster of the tests, a client of it, and ``kubectl``."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ _APPLIED: Final[set[tuple[str, Path]]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a program said."""
+    """The result of a program."""
 
     code: int
     out: str
@@ -56,7 +56,7 @@ class Kubectl:
         return Told(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *words: str, given: str = "") -> str:
-        """What it prints; a failure is one of the test."""
+        """Run it and return what it prints; a failure is one of the test."""
         told = self.run(*words, given=given)
         assert told.code == 0, told.error
         return told.out
@@ -153,7 +153,7 @@ def _serves(plane: ControlPlane, resource: Resource) -> bool:
 
 @pytest.fixture
 async def client(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[KubeClient]:
-    """Our client, as the admin."""
+    """A client of the product, as the admin."""
     made = KubeClient(from_kubeconfig(plane.kubeconfig(tmp_path / "kubeconfig.json")))
     yield made
     await made.close()
@@ -176,7 +176,7 @@ def make_namespace(plane: ControlPlane, name: str, **labels: str) -> None:
 
 
 def until(found: Any, what: str, seconds: float = TIMEOUT_SECONDS) -> Any:
-    """What ``found`` gives once it gives something; a failure after a while."""
+    """The result of ``found`` once there is one; a failure after a while."""
     deadline = time.monotonic() + seconds
     while True:
         answer = found()

@@ -1,4 +1,4 @@
-"""Which tiers of the cluster ran, told at the end of a run, also of one by several processes.
+"""Report of the tiers of the cluster that ran, also of a run by several processes.
 
 A tier that cannot run is a skip with its reason on somebody's machine and a failure where
 ``CI=true``.
@@ -29,7 +29,7 @@ def cannot(config: pytest.Config, tier: str, reason: str) -> NoReturn:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing has run yet."""
+    """Prepare the record of tiers."""
     config.stash[_outcomes] = {}
 
 

@@ -238,7 +238,7 @@ def _stub_server(place: tuple[str, int], environment: Mapping[str, str]) -> Thre
 
         @override
         def log_message(self, *args: object) -> None:
-            """Be quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(place, Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -82,14 +82,14 @@ class Proxy:
 
 
 class _Connection:
-    """One connection, in both directions; ends with ``ConnectionResetError``."""
+    """A connection, in both directions; ends with ``ConnectionResetError``."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
         self._watches = False
 
     async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """From the scheduler."""
+        """Forward what the scheduler sends."""
         while chunk := await reader.read(CHUNK_BYTES):
             await self._while_frozen()
             self._watches = WATCH in chunk
@@ -98,7 +98,7 @@ class _Connection:
         raise ConnectionResetError
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """From the server."""
+        """Forward what the server sends."""
         proxy = self._proxy
         while chunk := await reader.read(CHUNK_BYTES):
             await self._while_frozen()

@@ -115,7 +115,7 @@ class RestartableServer:
         self._server.wait()
 
     def revision(self) -> int:
-        """Of etcd; the ``resourceVersion`` of what was written last."""
+        """The revision of etcd, which is the ``resourceVersion`` of the last write."""
         answer = self._ask_etcd("/v3/kv/range", {"key": "MA=="})
         return int(answer["header"]["revision"])
 

@@ -83,7 +83,7 @@ class FaultControl:
 
 
 class ForkedScheduler(Forked):
-    """One process, as its tests see it."""
+    """A forked scheduler, as its tests see it."""
 
     def __init__(self, script: FaultScript, pid: int) -> None:
         super().__init__(pid)
@@ -97,7 +97,7 @@ class ForkedScheduler(Forked):
 
 
 class SchedulerForkServer(Forking):
-    """Where processes come from."""
+    """The fork server of the schedulers."""
 
     def __init__(self) -> None:
         super().__init__("k8s.scheduler_fork_server")

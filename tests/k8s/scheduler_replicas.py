@@ -20,7 +20,7 @@ DELAY_SECONDS: Final = 0.3
 
 @dataclass
 class SchedulerReplica:
-    """One replica of the scheduler: its state folder, its proxy, and its present process.
+    """A replica of the scheduler: its state folder, its proxy, and its present process.
 
     Attributes:
         name: of the replica.

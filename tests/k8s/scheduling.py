@@ -36,7 +36,7 @@ GPU: Final = "nvidia.com/gpu"
 
 @dataclass
 class Site(Kubelets):
-    """One test's part of the cluster.
+    """The objects of one test on the cluster.
 
     Attributes:
         labels: of its namespaces.
@@ -113,7 +113,7 @@ class Site(Kubelets):
         }
 
     async def until(self, found: Callable[[], Any], what: str) -> Any:
-        """What ``found`` gives once it gives something."""
+        """The result of ``found`` once there is one."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (answer := found()):
             self.changed.clear()
@@ -125,7 +125,7 @@ class Site(Kubelets):
         return answer
 
     async def check_devices(self) -> None:
-        """No device has two pods. Asked of the server: what was watched is not all of one time."""
+        """Fail if a device has two pods, by a list of the server: a watch shows several times."""
         taken: dict[tuple[str, str], str] = {}
         for pod in (await self.client.list(PODS, Pod)).items:
             if not pod.spec.node_name or pod.ended:

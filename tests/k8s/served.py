@@ -54,7 +54,7 @@ async def served(
 
 
 def alone(node: Node, around: ExitStack) -> None:
-    """No other node of the tests takes anything meanwhile: none of them has the image."""
+    """Keep the other nodes of the tests from taking pods: none of them has the image."""
     for other in node.plane.get("/api/v1/nodes")["items"]:
         name = other["metadata"]["name"]
         if name != node.name and not other["spec"].get("unschedulable"):
@@ -99,7 +99,7 @@ class Shell:
         return process.returncode or 0, out.decode(), error.decode()
 
     async def __call__(self, *words: str) -> str:
-        """What it prints; a failure is one of the test."""
+        """Run it and return what it prints; a failure is one of the test."""
         code, out, error = await self.run(*words)
         assert code == 0, f"carrel {' '.join(words)} ended with {code}: {out}{error}"
         return out

@@ -31,7 +31,7 @@ class KubernetesStores:
         self._opened: list[KubernetesStore] = []
 
     async def open(self, *, keep_changes: int = 50_000) -> KubernetesStore:
-        """Another opening."""
+        """Open the store again."""
         store = KubernetesStore(
             self._client,
             clock=lambda: 1_790_000_000.0 + next(self._ticks),
@@ -47,7 +47,7 @@ class KubernetesStores:
 
 
 async def remove_everything(store: KubernetesStore) -> None:
-    """Every object of ours goes."""
+    """Remove every object of Carrel."""
     async with Writer() as writer:
         calls = [writer.submit(partial(store.remove, one)) for one in await _all(store, Workload)]
         await asyncio.gather(*calls)
@@ -74,7 +74,7 @@ async def stores(ours: ControlPlane, client: KubeClient) -> AsyncIterator[Kubern
 
 @pytest.fixture
 async def store(stores: KubernetesStores) -> KubernetesStore:
-    """One opening."""
+    """An opened store."""
     return await stores.open()
 
 
@@ -97,7 +97,7 @@ class KubernetesLedgers:
         self._opened: list[KubernetesLedger] = []
 
     async def open(self, *, keep_changes: int = 50_000) -> KubernetesLedger:
-        """Another opening."""
+        """Open the ledger again."""
 
         def clock() -> float:
             return 1_790_000_000.0 + next(self._ticks)

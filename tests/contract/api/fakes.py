@@ -1,4 +1,4 @@
-"""What the API stands on, in memory: identity, membership, the live scheduler, an engine.
+"""Fakes of the API's dependencies: identity, membership, the live scheduler, an engine.
 
 The ledger of these tests is the real one. Everybody has the token ``<name>-token``.
 """

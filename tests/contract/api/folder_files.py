@@ -15,7 +15,7 @@ from carrel_schema.files import MOST_FILES, StoredFile
 
 
 class FolderFiles(NoFiles):
-    """What an engine does, in this process and without sandboxes."""
+    """The file operations of an engine, in this process and without sandboxes."""
 
     ROOM: Final = 10_000
 

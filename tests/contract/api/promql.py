@@ -1,4 +1,4 @@
-"""What a query of Prometheus needs: the labels that flow through it, as a real scrape has them.
+"""Labels in PromQL: those that a query needs and gives, for metrics of a real scrape.
 
 ``labels(query, scraped)`` gives the labels of what the query finds. It raises ``QueryError`` where
 a metric is not scraped, a label is asked for that the metric has not, or two sides of an operation

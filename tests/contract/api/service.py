@@ -54,7 +54,7 @@ from contract.ledger.copied_ledgers import empty_ledger
 
 
 def nobody(kind: str, workload: Workload) -> None:
-    """Nobody listens to what the manager publishes."""
+    """A publisher without listeners."""
 
 
 ROOT = "/services/carrel/api/v1"

@@ -20,7 +20,7 @@ class Message:
 
 
 class Listener:
-    """One open stream."""
+    """An open stream."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response

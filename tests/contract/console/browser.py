@@ -36,7 +36,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 def complaints(page: Page) -> list[str]:
-    """What the page complains about from now on: errors of scripts, refusals of the policy."""
+    """Collect the errors of the page's scripts and the refusals of its policy from now on."""
     found: list[str] = []
 
     def told(message: ConsoleMessage) -> None:

@@ -11,13 +11,13 @@ PEOPLE = {"ada": ["vision"], "ben": ["speech"], "cyd": ["vision", "speech"], "ne
 
 
 def holder(project: str, name: str, milli: int = 1000, **more: Any) -> dict[str, Any]:
-    """Who holds a device."""
+    """A holder of a device."""
     base = {"uid": name, "name": name, "project": project, "user": "ada", "kind": "training"}
     return base | {"gpu_milli": milli, "borrowed": False, "state": "running", "since": 0.0} | more
 
 
 def device(index: int, *holders: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """One GPU."""
+    """A GPU."""
     return {
         "index": index,
         "uuid": f"GPU-{index}",
@@ -32,7 +32,7 @@ def device(index: int, *holders: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def node(name: str, *devices: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """One machine."""
+    """A node."""
     free = sum(1 for one in devices if not one["holders"] and not one.get("broken"))
     return {
         "name": name,

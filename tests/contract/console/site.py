@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass
 class Site:
-    """Everything that runs, as an async context manager."""
+    """The running console with its fakes, as an async context manager."""
 
     scheduler: FakeScheduler
     clock: Clock

@@ -60,7 +60,7 @@ class DirectoryStack(Stack):
         return set(model["groups"]), bool(model["admin"])
 
     async def person(self, name: str, method: str = "GET", tail: str = "") -> dict[str, Any]:
-        """What the Hub tells the scheduler of somebody, or does with them."""
+        """Ask the Hub about a person as the scheduler does, or change them."""
         url = f"{self.settings.hub_url}/hub/api/carrel/people/{name}{tail}?actor=root"
         headers = {"Authorization": f"token {self.keys.scheduler}"}
         async with (
@@ -80,7 +80,7 @@ class DirectoryStack(Stack):
         del self.fake.directory_groups[group]
 
     async def add_by_hand(self, group: str, name: str) -> None:
-        """What an admin does at the Hub."""
+        """Add a person to a group of the Hub, as an admin does."""
         url = f"{self.settings.hub_url}/hub/api/groups/{group}"
         headers = {"Authorization": f"token {self.keys.scheduler}"}
         async with aiohttp.ClientSession(headers=headers) as session:
@@ -92,7 +92,7 @@ class DirectoryStack(Stack):
 
 @asynccontextmanager
 async def browser(stack: Stack, name: str) -> AsyncIterator[Person]:
-    """Somebody who is not signed in."""
+    """A browser that is not signed in."""
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar) as session:
         yield Person(stack, session, name)

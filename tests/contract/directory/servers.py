@@ -59,7 +59,7 @@ class LdapServer:
 
     @property
     def settings(self) -> Ldap:
-        """What Carrel is told of it."""
+        """Carrel's settings for the server."""
         return Ldap(
             url=f"ldap://127.0.0.1:{self.port}",
             bind_dn=LOOKS_UP,
@@ -86,7 +86,7 @@ class LdapServer:
             self._process = None
 
     def fill(self, groups: Mapping[str, Collection[str]]) -> None:
-        """Everybody in a group is a person with ``PASSWORD``."""
+        """Fill the directory: every member of a group is a person with ``PASSWORD``."""
         with self.connected() as connection:
             connection.add(ROOT, ["dcObject", "organization"], {"dc": "example", "o": "example"})
             for unit in ("people", "groups"):
@@ -98,7 +98,7 @@ class LdapServer:
                 assert connection.add(group_dn(group), "groupOfNames", {"member": dns})
 
     def add_person(self, connection: Any, name: str) -> None:
-        """Somebody with ``PASSWORD``."""
+        """Add a person with ``PASSWORD``."""
         salt = os.urandom(8)
         digest = hashlib.sha1(PASSWORD.encode() + salt).digest()
         about = {
@@ -121,7 +121,7 @@ class LdapServer:
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """As the account that may change everything."""
+        """A connection with the right to change everything."""
         server = ldap3.Server("127.0.0.1", self.port)
         connection = ldap3.Connection(server, LOOKS_UP, LOOK_UP_PASSWORD, auto_bind=True)
         try:
@@ -137,12 +137,12 @@ class LdapServer:
 
 
 def person_dn(name: str) -> str:
-    """Where a person stands."""
+    """The DN of a person."""
     return f"uid={name},ou=people,{ROOT}"
 
 
 def group_dn(name: str) -> str:
-    """Where a group stands."""
+    """The DN of a group."""
     return f"cn={name},ou=groups,{ROOT}"
 
 
@@ -159,7 +159,7 @@ class OidcProvider:
 
     @property
     def settings(self) -> Oidc:
-        """What Carrel is told of it."""
+        """Carrel's settings for the provider."""
         return Oidc(
             issuer=self.url,
             client_id="carrel",
@@ -183,7 +183,7 @@ class OidcProvider:
             self._process = None
 
     async def put(self, subject: str, name: str, groups: Collection[str], **more: Any) -> None:
-        """Somebody, or what is said of them from now on."""
+        """Add a person, or replace their claims."""
         claims: dict[str, Any] = {"preferred_username": name, "groups": list(groups), **more}
         async with aiohttp.ClientSession() as session:
             url = f"{self.url}/users/{subject}"
@@ -197,7 +197,7 @@ class OidcProvider:
             assert answer.status < 300, await answer.text()
 
     async def sign_in(self, person: Person, subject: str) -> tuple[int, str]:
-        """From the Hub's button through the provider's page and back; status and page."""
+        """Sign in from the Hub's button through the provider's page; returns status and page."""
         async with person.session.get(f"{person.stack.url}/hub/oauth_login") as page:
             assert page.url.port == self.port, str(page.url)
             where = page.url

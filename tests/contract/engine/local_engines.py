@@ -28,13 +28,13 @@ class LocalEngines:
         self._open: list[LocalEngine] = []
 
     async def open(self, **options: Any) -> LocalEngine:
-        """Another engine over the folder."""
+        """Open another engine over the folder."""
         engine = LocalEngine(self.root, self.node, options=TaskOptions(**options))
         self._open.append(engine)
         return engine
 
     async def open_divided(self, mig: MigDevices) -> LocalEngine:
-        """Another engine over the folder, which divides GPUs."""
+        """Open another engine over the folder, which divides GPUs."""
         engine = LocalEngine(self.root, self.node)
         engine.divide_gpus(mig)
         self._open.append(engine)

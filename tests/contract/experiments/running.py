@@ -103,7 +103,7 @@ class Lab:
         return list((await self.trials(name)).items)
 
     async def said(self, workload: str, attempt: int | None = None) -> str:
-        """What a workload printed."""
+        """The output of a workload."""
         pieces = self.client.logs(VISION, workload, attempt=attempt)
         return "".join([text async for text in pieces])
 
@@ -145,7 +145,7 @@ async def running(folder: Path, gpus: int) -> AsyncIterator[Lab]:
 
 
 async def _sweep_up(lab: Lab) -> None:
-    """Nothing may run on after the test."""
+    """Delete all work after the test."""
     for found in await lab.client.list_workloads():
         await lab.client.delete_workload(found.project, found.name)
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -154,7 +154,7 @@ async def _sweep_up(lab: Lab) -> None:
 
 
 def most_at_once(histories: Mapping[int, Any], since: float = 0.0) -> int:
-    """How many workloads held resources at the same time, from their rows."""
+    """The largest number of workloads that held resources at the same time, from their rows."""
     changes: list[tuple[float, int]] = []
     for history in histories.values():
         held = False

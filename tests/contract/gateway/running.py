@@ -43,7 +43,7 @@ class GatewaySite:
         self.scheduler, self.gateway, self.session = scheduler, gateway, session
 
     def address(self, path: str) -> str:
-        """At the gateway."""
+        """The URL of a path at the gateway."""
         return f"{self.gateway}/services/gateway/{path}"
 
     async def api(self, method: str, path: str, who: str = "ada", body: Any = None) -> Any:
@@ -109,7 +109,7 @@ class GatewaySite:
 
 
 async def until(read: Callable[[], Awaitable[Any]], met: Callable[[Any], bool], what: str) -> Any:
-    """What is read once it is as it should be."""
+    """Read until a condition is met; returns what was read."""
     end = time.monotonic() + TIMEOUT_SECONDS
     while True:
         found = await read()

@@ -1,4 +1,4 @@
-"""What the tests serve: it tells what it was asked, slowly, in pieces, or over a websocket."""
+"""A server of tests: it answers with what it was asked, slowly, in pieces, or over a websocket."""
 
 import asyncio
 import json

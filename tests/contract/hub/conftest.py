@@ -1,4 +1,4 @@
-"""One Hub for the tests of a file."""
+"""Fixtures: one Hub for the tests of a file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(autouse=True)
 def _calm(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test leaves its wishes to the next."""
+    """Reset what a test asked of the stack."""
     yield
     if "stack" in request.fixturenames:
         stack: Stack = request.getfixturevalue("stack")

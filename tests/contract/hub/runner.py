@@ -44,7 +44,7 @@ class Runner:
             self._kill(process)
 
     def processes(self) -> int:
-        """How many workspaces run."""
+        """The number of running workspaces."""
         return sum(process.poll() is None for _, process in self._processes.values())
 
     def kill(self, project: str, name: str) -> None:

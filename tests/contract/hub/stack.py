@@ -103,7 +103,7 @@ class Stack:
         config.write_text(config.read_text() + QUICK)
 
     def begin_running(self) -> None:
-        """What runs workspaces in these tests."""
+        """Start the runner of workspaces."""
         self.runner = Runner(self.fake, self.folder / "homes")
         self.runner.start()
 
@@ -133,7 +133,7 @@ class Stack:
         self.wait_for_hub()
 
     def wait_for_hub(self) -> None:
-        """Until the Hub answers through the proxy, which knows the way to the services too."""
+        """Wait until the Hub answers through the proxy, which also knows the routes of services."""
 
         def answers() -> bool:
             if self._processes["hub"].poll() is not None:
@@ -155,12 +155,12 @@ class Stack:
         return self.settings.public_url
 
     def log(self, name: str) -> str:
-        """What a part wrote."""
+        """The log of a part."""
         return self.parts[name].log.read_text()
 
 
 class Person:
-    """Somebody with a browser: cookies, forms, and the Hub's API."""
+    """A person with a browser: cookies, forms, and the Hub's API."""
 
     def __init__(self, stack: Stack, session: aiohttp.ClientSession, name: str) -> None:
         self.stack, self.session, self.name = stack, session, name
@@ -251,7 +251,7 @@ class Person:
         return environment
 
     async def progress(self, server: str = "") -> list[dict[str, Any]]:
-        """All events of the progress page, to its end."""
+        """The events of the progress page, to its end."""
         part = f"servers/{server}" if server else "server"
         url = f"{self.stack.url}/hub/api/users/{self.name}/{part}/progress"
         async with self.session.get(url, params={"_xsrf": self.xsrf()}) as answer:
@@ -261,7 +261,7 @@ class Person:
 
 @asynccontextmanager
 async def person(stack: Stack, name: str) -> AsyncIterator[Person]:
-    """Somebody signed in."""
+    """A person who is signed in."""
     jar = aiohttp.CookieJar(unsafe=True)
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
@@ -287,7 +287,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 
 def token_model(stack: Stack, token: str) -> dict[str, Any]:
-    """What a service learns from the Hub about the owner of a token."""
+    """The model of a token's owner, as the Hub gives it to a service."""
     request = urllib.request.Request(
         f"{stack.settings.hub_url}/hub/api/user", headers={"Authorization": f"token {token}"}
     )

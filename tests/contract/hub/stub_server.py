@@ -1,4 +1,4 @@
-"""Stands in for JupyterLab: answers every request with what a test wants to know of it."""
+"""A stub of JupyterLab: answers every request with what a test wants to know of it."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing_extensions import override
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One answer for all."""
+    """Answers every request in the same way."""
 
     def do_GET(self) -> None:
         body = json.dumps({"environment": dict(os.environ), "path": self.path}).encode()
@@ -21,7 +21,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, *args: object) -> None:
-        """Be quiet."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One ledger per test on each database, and the server for PostgreSQL."""
+"""Fixtures: one ledger per test on each database, and the server for PostgreSQL."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +17,7 @@ __all__ = ["postgresql"]
     params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)], scope="module"
 )
 def database(request: pytest.FixtureRequest) -> str:
-    """Which database the tests of a module run on."""
+    """The database of the tests of a module."""
     return str(request.param)
 
 
@@ -32,7 +32,7 @@ def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) 
 
 @pytest.fixture
 def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the keys of this test's ledger are, for secrets."""
+    """The file of the keys for secrets of this test's ledger."""
     return tmp_path_factory.mktemp("keys") / KEYS_FILE
 
 
@@ -46,7 +46,7 @@ async def stores(database_url: str, keys_file: Path) -> AsyncIterator[Ledgers]:
 
 @pytest.fixture
 async def store(stores: Ledgers) -> Ledger:
-    """One opening."""
+    """An opened ledger."""
     return await stores.open()
 
 

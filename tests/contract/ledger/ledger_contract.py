@@ -29,4 +29,4 @@ class LedgerContract(
     NamedSecretsRules,
     AuditLog,
 ):
-    """Every rule of ``Ledger``."""
+    """The whole contract of ``Ledger``."""

@@ -153,7 +153,7 @@ class Past:
                     assert found == narrow
 
     async def test_aggregation_changes_no_answer(self, store: Ledger) -> None:
-        """Also while only some is aggregated, and where aggregated work is resumed."""
+        """Queries agree also while only some is aggregated, and where such work is resumed."""
         rows = _some_history(random.Random(5))
         middle = len(rows) // 2
         epoch = await store.begin_epoch()
@@ -226,7 +226,7 @@ def _some_history(chance: random.Random) -> list[Transition]:
 
 
 def _some_places(chance: random.Random, gpu: int) -> tuple[PlaceUse, ...]:
-    """Where 2 cores, 8 TiB and so many GPUs are: at one place, at two, or nobody knows."""
+    """Places of 2 cores, 8 TiB and so many GPUs: one, two, or none that is known."""
     wheres = chance.sample([("H100", "a"), ("H100", "b"), ("A100", "b"), ("", "")], 2)
     return tuple(
         PlaceUse(

@@ -1,4 +1,4 @@
-"""What the contract of the ledger is written with."""
+"""Tools of the contract of the ledger."""
 
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ class Ledgers(Protocol):
     """Opens the ledger under test."""
 
     async def open(self, *, keep_changes: int = 50_000) -> Ledger:
-        """Another opening of the same data."""
+        """Open the same data again."""
         ...
 
 
@@ -65,7 +65,7 @@ async def submit(store: Ledger, name: str = "train-1", **secrets: str) -> Worklo
 
 
 async def everything(store: Ledger) -> tuple[Any, ...]:
-    """All that ``record`` could have written; versions of others' writes are none of it."""
+    """The rows that ``record`` could have written, without versions of other writes."""
     page = await store.list(Workload)
     return (page.items, await store.transitions(), await store.decisions())
 

@@ -22,7 +22,7 @@ class Ledgers:
         self._opened: list[SqlLedger] = []
 
     async def open(self, *, keep_changes: int = 50_000) -> SqlLedger:
-        """Another opening."""
+        """Open the same data again."""
         ledger = await open_ledger(
             self.url,
             clock=lambda: 1_790_000_000.0 + next(self._ticks),

@@ -10,7 +10,7 @@ from contract.ledger.store_tools import Stores, project, story, take, workload
 
 
 class Forgetting:
-    """What is no longer kept is said so, and nothing else is lost with it."""
+    """Changes that are no longer kept expire, and nothing else is lost with them."""
 
     async def test_a_version_of_the_future_expires(self, store: ObjectStore) -> None:
         version = (await store.list(Workload)).version

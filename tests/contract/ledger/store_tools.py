@@ -1,4 +1,4 @@
-"""What the contracts of stores are written with."""
+"""Tools of the contracts of stores."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ class Stores(Protocol):
     """Opens the store under test."""
 
     async def open(self, *, keep_changes: int = 50_000) -> ClosableStore:
-        """Another opening of the same data."""
+        """Open the same data again."""
         ...
 
 
@@ -49,7 +49,7 @@ def project(name: str = "vision") -> Project:
 
 
 async def take(changes: AsyncIterator[Change[Any]], count: int) -> list[Change[Any]]:
-    """So many changes, or a failure after a while."""
+    """Take so many changes, or fail after a while."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         return [await anext(changes) for _ in range(count)]
 

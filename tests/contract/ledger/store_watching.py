@@ -16,7 +16,7 @@ from contract.ledger.store_tools import TIMEOUT_SECONDS, Stores, project, story,
 
 
 class Watching:
-    """Each change exactly once, in order, over every seam.
+    """Changes are delivered exactly once and in order, over every interruption.
 
     ``many`` is more than a store reads at once.
     """

@@ -1,4 +1,4 @@
-"""Poses as ``code-server``: takes its options, answers on its socket, touches its file."""
+"""A stub of ``code-server``: takes its options, answers on its socket, touches its file."""
 
 import os
 import socketserver

@@ -44,7 +44,7 @@ class Site:
             return await answer.text()
 
     async def said(self, name: str, **query: str) -> str:
-        """What a job has printed, once it has printed anything."""
+        """The output of a job, once there is some."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 if text := await self.logs(name, **query):
@@ -105,7 +105,7 @@ async def site(
 
 
 async def _end_all(made: Site) -> None:
-    """Nothing of a test goes on when it is over."""
+    """End everything after a test."""
     page = await made.ask("GET", "/workloads?project=vision")
     for item in page["items"]:
         await made.ask("DELETE", f"/workloads/vision/{item['name']}")

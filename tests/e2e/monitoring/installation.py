@@ -17,7 +17,7 @@ SLEEP: Final = ("sleep", "900")
 
 
 class Installation:
-    """One stack with the two projects of ``--demo``, each with a quota of two of the four GPUs."""
+    """A stack with the two projects of ``--demo``, each with a quota of two of the four GPUs."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -56,7 +56,7 @@ class Installation:
         self._until("vision", "borrowed", "pending")
 
     def ask_the_endpoint(self) -> None:
-        """One request through the gateway."""
+        """Send a request through the gateway."""
         assert "<html" in self.client.endpoint("speech", "served").get("")
 
     def _submit(

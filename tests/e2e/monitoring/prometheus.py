@@ -92,7 +92,7 @@ class Prometheus:
 
     @property
     def log(self) -> str:
-        """What it complained of."""
+        """The log of Prometheus."""
         return (self._folder / "prometheus.log").read_text()
 
     def find(self, query: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Which test runs which line, and how long each takes: one run of everything, with coverage.
+"""Coverage of tests: the lines that each runs and its time, from one run of all of them.
 
 Tests that fail without any fault are left out, and named. A line that is run while its module is
 imported belongs to every test of the module.
@@ -28,14 +28,14 @@ class Chosen:
 
 @dataclass(slots=True)
 class Coverage:
-    """What the run of everything showed; seconds are the processor's."""
+    """The result of a run of tests; seconds are the processor's."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
 
     def __or__(self, other: "Coverage") -> "Coverage":
-        """What two runs of different tests showed."""
+        """The joined results of two runs of different tests."""
         together = Coverage(self.seconds | other.seconds, {}, [*self.failing, *other.failing])
         for one in (self, other):
             for module, by_line in one.lines.items():

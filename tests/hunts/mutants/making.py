@@ -1,4 +1,4 @@
-"""Where a fault can be put into a module, and which.
+"""Mutants of a module: the places of faults, and their kinds.
 
 The operators are Cosmic Ray's, but not every replacement of theirs: of arithmetic the usual
 counterpart only, comparisons among themselves, ``is`` with ``is not``. What is left out mostly
@@ -47,7 +47,7 @@ LEFT_OUT = frozenset({"RemoveDecorator", "VariableReplacer", "VariableInserter"}
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One fault.
+    """A mutant.
 
     ``module`` is the path below the core; ``operator`` and ``occurrence`` are Cosmic Ray's;
     ``before`` and ``after`` are the changed lines, stripped.
@@ -77,7 +77,7 @@ class Site:
 
 
 def sites(core: Path, module: str) -> list[Site]:
-    """All places of a module, in the order of its text."""
+    """The places of a module where faults can be put, in the order of its text."""
     nodes = list(ast_nodes(get_ast((core / module).read_text(encoding="utf-8"))))
     found: defaultdict[tuple[int, int], list[tuple[str, int]]] = defaultdict(list)
     for name in _operators():

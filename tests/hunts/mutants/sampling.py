@@ -1,4 +1,4 @@
-"""Some of all mutants, the same for the same seed.
+"""Samples of mutants, the same for the same seed.
 
 A module is drawn by its number of lines, then one of its places that has not been drawn, then one
 of the faults there: many ways to change one comparison do not make it weigh more.
@@ -20,7 +20,7 @@ def modules(core: Path, pattern: str) -> list[str]:
 
 
 def sample(core: Path, pattern: str, size: int, seed: int) -> list[Mutant]:
-    """That many mutants of the matching modules, or one of every place when there are fewer."""
+    """So many mutants of the matching modules, or one of every place when there are fewer."""
     dice = random.Random(seed)
     places = {name: found for name in modules(core, pattern) if (found := sites(core, name))}
     lines = {name: len((core / name).read_text(encoding="utf-8").splitlines()) for name in places}
@@ -36,7 +36,7 @@ def sample(core: Path, pattern: str, size: int, seed: int) -> list[Mutant]:
 
 
 def _draw(dice: random.Random, core: Path, left: list[Site]) -> Mutant | None:
-    """One mutant of a place that is taken off the list."""
+    """Draw a mutant of a place, and take the place off the list."""
     place = left.pop(dice.randrange(len(left)))
     faults = list(place.faults)
     dice.shuffle(faults)

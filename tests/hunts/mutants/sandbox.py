@@ -88,6 +88,6 @@ def make(root: Path, revision: str | None) -> Sandbox:
 
 
 def clone(sandbox: Sandbox, root: Path) -> Sandbox:
-    """Another one, for another process."""
+    """A copy of the sandbox, for another process."""
     shutil.copytree(sandbox.root, root)
     return Sandbox(root)

@@ -12,7 +12,7 @@ NOTICED = (Outcome.KILLED, Outcome.TIMED_OUT)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of every mutant, how many were equivalent, and tests that fail by themselves."""
+    """The outcomes of all mutants, the number of equivalent ones, and tests that fail unmutated."""
 
     tried: list[tuple[Mutant, Outcome]]
     equivalent: int
@@ -30,7 +30,7 @@ class Result:
 
     @property
     def survivors(self) -> list[tuple[Mutant, Outcome]]:
-        """Those that nobody noticed."""
+        """The mutants that no test noticed."""
         return [(one, outcome) for one, outcome in self.tried if outcome not in NOTICED]
 
 
@@ -47,7 +47,7 @@ def as_text(result: Result) -> str:
 
 
 def as_json(result: Result) -> str:
-    """One object."""
+    """The result as JSON."""
     return json.dumps(
         {
             "mutants": len(result.tried),

@@ -29,7 +29,7 @@ LONGEST_SECONDS = 600
 
 
 class Outcome(StrEnum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -65,7 +65,7 @@ def learn(sandbox: Sandbox, part: int = 0, parts: int = 1) -> Coverage:
 
 
 def in_child(sandbox: Sandbox, seconds: float, work: Callable[[], int]) -> int:
-    """Do it in a fork that imports from the sandbox; the status as ``os.waitpid`` gives it.
+    """Run ``work`` in a fork that imports from the sandbox; returns the status of ``os.waitpid``.
 
     ``seconds`` of the processor are what it should take.
     """

@@ -38,12 +38,12 @@ class NotBuilt(Exception):  # noqa: N818 - an outcome that a person mends
 
 
 def control_plane(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Every program of a control plane, by name; see ``find``."""
+    """The programs of a control plane, by name; see ``find``."""
     return find(CONTROL_PLANE, say, environ)
 
 
 def node(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Every program of a node, by name; see ``find``."""
+    """The programs of a node, by name; see ``find``."""
     return find(NODE, say, environ)
 
 
@@ -97,7 +97,7 @@ def find(
 
 
 def cache(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where what was built lies."""
+    """The folder of what was built."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "carrel" / "kubernetes"
 

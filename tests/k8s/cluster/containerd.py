@@ -39,7 +39,7 @@ class Containerd:
     client: Path
 
     def ask(self, *words: str) -> str:
-        """What ``ctr`` says. Raises ``OSError`` with its complaint."""
+        """The output of ``ctr``. Raises ``OSError`` with its error."""
         command = [str(self.client), "--address", str(self.socket), "--namespace", "k8s.io", *words]
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=IMPORT_SECONDS
@@ -90,7 +90,7 @@ def _join(pid: int, network: Network) -> None:
 
 
 def _configuration(programs: Mapping[str, Path], folder: Path, socket: Path) -> str:
-    """Its settings; ``restrict_oom_score_adj`` because not every root may lower that score."""
+    """The settings of containerd; not every root may lower the score of the OOM killer."""
     return f"""
 version = 3
 root = "{folder / "containerd"}"

@@ -16,7 +16,7 @@ _HANDS_ON: Final = "cgroup.subtree_control"
 
 
 def lacking(hierarchies: Sequence[Path]) -> list[str]:
-    """What of ``NEEDED`` no hierarchy of a machine has.
+    """The controllers of ``NEEDED`` that no hierarchy of the machine has.
 
     A machine with both versions has its controllers in version 1, whose folders are named by them.
     """
@@ -27,7 +27,7 @@ def lacking(hierarchies: Sequence[Path]) -> list[str]:
 
 
 def kept_back(group: Path) -> list[str]:
-    """What a group has and its children have not."""
+    """The controllers of a group that its children do not have."""
     return sorted(_read(group / _HAS) - _read(group / _HANDS_ON))
 
 

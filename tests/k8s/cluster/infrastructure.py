@@ -1,4 +1,4 @@
-"""What all nodes of a run share: the bridge, DNS, and the virtual addresses of services.
+"""Infrastructure that the nodes of a run share: bridge, DNS, and addresses of services.
 
 CoreDNS answers pods for the names of services and pods, headless ones included, on the bridge's
 address; ``services`` does what a kube-proxy does elsewhere.

@@ -78,12 +78,12 @@ def _remove_route(network: str) -> None:
 
 
 def settings() -> dict[str, str]:
-    """What the machine's settings are now, of those that a kubelet changes."""
+    """The present settings of the machine that a kubelet changes."""
     return {name: Path("/proc/sys", name).read_text().strip() for name in SETTINGS}
 
 
 def hierarchies() -> list[Path]:
-    """Where control groups are: a folder for each controller of version 1, one for version 2."""
+    """The roots of control groups: one for each controller of version 1, one for version 2."""
     found: list[Path] = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, behind = line.partition(" - ")

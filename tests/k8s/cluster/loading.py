@@ -1,4 +1,4 @@
-"""Which images are on which nodes."""
+"""Loading of images on nodes."""
 
 from k8s.cluster.images import builder
 from k8s.cluster.images.builder import Image, Say

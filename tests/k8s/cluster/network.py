@@ -22,7 +22,7 @@ PODS_OF_A_NODE: Final = 36
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What a run has of this machine.
+    """The network of a run on this machine.
 
     Attributes:
         number: distinguishes the runs of this machine.
@@ -49,7 +49,7 @@ class Network:
         return [hierarchy / self.interface for hierarchy in hierarchies()]
 
     def configuration(self, node: int, leases: Path) -> dict[str, Any]:
-        """What the network plugins are told of the pods of one node, counted from 0."""
+        """The configuration of the network plugins for the pods of one node, counted from 0."""
         first = 2 + node * PODS_OF_A_NODE
         span = {
             "subnet": self.pods,

@@ -44,11 +44,11 @@ class Node:
 
     @property
     def path(self) -> str:
-        """Of its object at the API server."""
+        """The path of its object at the API server."""
         return f"/api/v1/nodes/{self.name}"
 
     def offered(self) -> str:
-        """How many GPUs its kubelet tells of."""
+        """The number of GPUs that its kubelet offers."""
         told = self.plane.get(self.path)["status"]
         return str(told["allocatable"].get("nvidia.com/gpu", "0"))
 
@@ -83,7 +83,7 @@ def start(infrastructure: Infrastructure, name: str) -> Node:
 
 
 def _set_up(node: Node) -> None:
-    """Do what a cloud's controller does: name the node's address, let pods in."""
+    """Set a node up as a cloud's controller does: name its address, let pods in."""
     address = {"type": "InternalIP", "address": "127.0.0.1"}
     host = {"type": "Hostname", "address": node.name}
     node.plane.ask("PATCH", f"{node.path}/status", {"status": {"addresses": [address, host]}})

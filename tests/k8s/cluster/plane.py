@@ -45,7 +45,7 @@ class ControlPlane:
     certificate: tuple[Path, Path] | None = None
 
     def get(self, path: str) -> Any:
-        """What the API server answers to a GET; see ``ask``."""
+        """GET a path of the API server; see ``ask``."""
         return self.ask("GET", path)
 
     def ask(
@@ -108,7 +108,7 @@ class ControlPlane:
 def _connections(
     url: str, authority: Path, certificate: tuple[Path, Path] | None
 ) -> urllib3.HTTPConnectionPool:
-    """Those to an API server that stay open, for the whole run."""
+    """Connections to an API server that stay open for the whole run."""
     own, key = map(str, certificate) if certificate else (None, None)
     return urllib3.connection_from_url(
         url,

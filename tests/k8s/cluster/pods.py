@@ -73,7 +73,7 @@ def wait(plane: ControlPlane, name: str, *phases: str, namespace: str = "default
 
 
 def log(plane: ControlPlane, name: str, namespace: str = "default") -> str:
-    """What its container wrote so far."""
+    """The log of a pod's container."""
     told = plane.get(f"/api/v1/namespaces/{namespace}/pods/{name}/log")
     return str(told)
 
@@ -88,7 +88,7 @@ def delete(
 
 
 def execute(kubectl: Path, kubeconfig: Path, name: str, *command: str) -> str:
-    """What a command says that runs inside a pod's container."""
+    """The output of a command in a pod's container."""
     words = [str(kubectl), f"--kubeconfig={kubeconfig}", "exec", name, "--", *command]
     done = subprocess.run(
         words, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
@@ -97,7 +97,7 @@ def execute(kubectl: Path, kubeconfig: Path, name: str, *command: str) -> str:
 
 
 def until(holds: Callable[[], Any], described: Callable[[], str] = str) -> Any:
-    """What a question answers once it answers something; refusals are asked again."""
+    """Ask until there is an answer; refusals are asked again."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:

@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _build_for_nodes() -> str:
-    """Why nodes cannot run after all; empty when they can. Where ``CI=true`` that is an error."""
+    """Build for nodes; returns why they cannot run. Where ``CI=true`` that is an error."""
     try:
         binaries.node(_say)
         builder.build(("base", *builder.IMAGES), _say)

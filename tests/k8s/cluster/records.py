@@ -1,4 +1,4 @@
-"""What a run started, written down, so that a run that was killed leaves nothing behind.
+"""Records of what a run started, so that a killed run leaves nothing behind.
 
 Each run has a folder with a lock that it holds while it lives and a line for each process: pid and
 start time, which together name a process for ever. Other things it leaves are named in a second
@@ -28,7 +28,7 @@ _STARTED: Final = 19  # of the fields of /proc/<pid>/stat behind the name
 
 
 def home() -> Path:
-    """Where the folders of all runs of this user lie."""
+    """The folder of all runs of this user."""
     return Path(tempfile.gettempdir()) / f"carrel-test-clusters-{os.getuid()}"
 
 
@@ -163,7 +163,7 @@ def _end(pid: int, start: str) -> None:
 
 
 def start_of(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty when it is gone or a zombie."""
+    """The start of a process, in the kernel's ticks; empty when it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

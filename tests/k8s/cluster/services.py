@@ -35,7 +35,7 @@ Door = tuple[str, int]
 
 
 class Doors:
-    """What is listened on, and where each connection goes."""
+    """The listening addresses, and the target of each connection."""
 
     def __init__(self, interface: str, api_server: Door) -> None:
         self._interface = interface
@@ -68,7 +68,7 @@ class Doors:
         return enter
 
     def _behind(self, door: Door) -> Door | None:
-        """One of the pods that are ready behind a door; None while there is none."""
+        """A ready pod behind an address; ``None`` while there is none."""
         namespace, service, port = self._ports[door]
         if (namespace, service) == API_SERVER:
             return self._api_server

@@ -1,4 +1,4 @@
-"""What of the cluster this machine can run, and why not where it cannot.
+"""Tiers of the cluster: those that this machine can run, and why not the others.
 
 Two tiers: the *control plane* needs nothing but a compiler and runs as anybody; the *node* tier
 needs root, the kernel's namespaces and control groups, and a few programs of the distribution.

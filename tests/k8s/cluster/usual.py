@@ -1,4 +1,4 @@
-"""What clusters have and this one only when asked: a scheduler, volumes, GPUs, a node for one test.
+"""Additions to the cluster on request: a scheduler, volumes, GPUs, a node for one test.
 
 The scheduler is Kubernetes' own, for pods that are not Carrel's. Volumes are folders of this
 machine, each for a claim by its name: what a storage class would make.
@@ -77,7 +77,7 @@ def gpus(node: Node, offered: int) -> Iterator[None]:
 
 @contextmanager
 def alone(node: Node) -> Iterator[None]:
-    """No other node of the tests takes anything meanwhile."""
+    """Keep the other nodes of the tests from taking pods."""
     with ExitStack() as around:
         for other in node.plane.get("/api/v1/nodes")["items"]:
             name = other["metadata"]["name"]

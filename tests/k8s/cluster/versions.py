@@ -1,4 +1,4 @@
-"""What is built, at which version. The modules' checksums lie in ``modules/*/go.sum``."""
+"""Versions of what is built. The modules' checksums lie in ``modules/*/go.sum``."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,7 +21,7 @@ _PLUGINS: Final = "github.com/containernetworking/plugins/plugins"
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """One program: the module that it is built in, its package, and what the build is told."""
+    """A program: the module that it is built in, its package, and options of the build."""
 
     name: str
     module: str
@@ -31,7 +31,7 @@ class Binary:
 
     @property
     def folder(self) -> str:
-        """Where it lies in the cache; another name as soon as anything of its module changes."""
+        """Its folder in the cache; the name changes with anything of its module."""
         source = sha256()
         for file in sorted((MODULES / self.module).iterdir()):
             source.update(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Where every kind of work runs side by side, and the gateway by which people come to it."""
+"""The site of all kinds of work, and the gateway to it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from k8s.served import Shell
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where it all happens: ``prints`` and ``prose`` are projects of four GPUs each."""
+    """The site of the tests: ``prints`` and ``prose`` are projects of four GPUs each."""
 
     service: ClusterService
     shell: Shell
@@ -28,7 +28,7 @@ class Site:
     folder: Path
 
     async def asked(self, path: str) -> tuple[int, str]:
-        """What the gateway answers to ada."""
+        """The gateway's answer to ada."""
         headers = {"Authorization": "Bearer ada"}
         async with (
             aiohttp.ClientSession(headers=headers) as session,

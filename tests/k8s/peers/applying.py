@@ -106,7 +106,7 @@ class Space:
                 self._create(one)
 
     def pods(self) -> list[dict[str, Any]]:
-        """All its pods."""
+        """The pods of the namespace."""
         found: list[dict[str, Any]] = self.plane.get(self._path("pods"))["items"]
         return found
 
@@ -167,7 +167,7 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def until(ask: Callable[[], Any]) -> Any:
-    """What ``ask`` gives once that is something."""
+    """The result of ``ask`` once there is one."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not (found := ask()):
         assert time.monotonic() < deadline, "it did not come to be"

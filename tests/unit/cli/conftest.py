@@ -23,7 +23,7 @@ SPEECH_JOB: dict[str, Any] = {"gpus": 1, "user": "bob", "command": ["python", "a
 
 @dataclass(frozen=True)
 class Done:
-    """How a command line ended."""
+    """The result of a command line."""
 
     code: int
     out: str

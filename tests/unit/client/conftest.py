@@ -42,7 +42,7 @@ def fake() -> Iterator[FakeScheduler]:
 
 @pytest.fixture(params=[False, True], ids=["aiohttp", "few-requests"])
 def client(request: pytest.FixtureRequest, fake: FakeScheduler, waits: Waits) -> Iterator[Client]:
-    """By both ways in which requests are sent."""
+    """A client, for both ways in which requests are sent."""
     few, pauses = bool(request.param), waits.pauses()
     with Client(fake.url, fake.token("ada"), pauses=pauses, few_requests=few) as client:
         yield client

@@ -14,10 +14,10 @@ def classes(root: ET.Element) -> list[str]:
 
 
 def with_class(root: ET.Element, name: str) -> list[ET.Element]:
-    """All elements that carry this class."""
+    """The elements that carry this class."""
     return [one for one in root.iter() if name in one.get("class", "").split()]
 
 
 def words(root: ET.Element) -> str:
-    """All text, blanks squeezed."""
+    """The text, blanks squeezed."""
     return " ".join(" ".join(root.itertext()).split())

@@ -117,7 +117,7 @@ def _used_twice(self: QueueUsage, columns: Any, division: Any, total: Any) -> No
 
 
 def _nowhere(self: FreeCapacity, *_: Any, **__: Any) -> None:
-    """Nothing is held."""
+    """Hold nothing."""
 
 
 def _one_more(self: VictimTable, units: Counts) -> Counts:

@@ -24,7 +24,7 @@ def node(name: str, devices: int = 8, **facts: object) -> NodeSet:
 
 @dataclass
 class Cluster:
-    """All columns that capacity and choice need."""
+    """The columns that capacity and choice of nodes need."""
 
     nodes: NodeColumns
     classes: Classes
@@ -53,7 +53,7 @@ class Cluster:
         return room
 
     def counts(self, request: Request) -> dict[str, int]:
-        """How many tasks fit, by name of node, nodes without room left out."""
+        """The number of tasks that fit, by name of node; nodes without room are left out."""
         cls = self.classes.intern(request)
         found = self.capacity.counts(self.room().idle, cls).tolist()
         return {name: found[slot] for name, slot in self.nodes.slots.items() if found[slot]}

@@ -145,7 +145,7 @@ def in_groups(dice: random.Random, event: EventT) -> EventT:
 
 
 def random_request(dice: random.Random, where: NodeConstraint) -> Request:
-    """One task's request."""
+    """A random request of a task."""
     form = dice.choice(("whole",) * 6 + ("share", "share", "memory", "mig", "cpu"))
     forms: dict[str, dict[str, int | str]] = {
         "whole": {"gpus": dice.choice((1, 1, 1, 2, 4))},
@@ -178,7 +178,7 @@ def random_where(dice: random.Random, *, gang: bool) -> NodeConstraint:
 
 
 def random_level(dice: random.Random) -> Level | None:
-    """Where a group lies together."""
+    """A random topology level of a group."""
     if dice.random() < 0.6:
         return None
     required = dice.choice(("", "zone", "rack", HOST))

@@ -1,4 +1,4 @@
-"""Everything that a state holds, as text: two states with equal digests decide alike for ever."""
+"""Digests of states, as text: two states with equal digests decide alike for ever."""
 
 import hashlib
 from collections.abc import Callable

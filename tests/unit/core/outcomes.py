@@ -1,4 +1,4 @@
-"""What the core reaches on situations drawn by dice: (what it won, what it cost), per kind.
+"""Scores of the core on random situations: (what it won, what it cost), per kind.
 
 Won: thousandths of GPUs that run, claims that were met, gangs that were placed. Cost: GPU seconds
 lost since the last checkpoint, tasks that moved, domains over which gangs lie.
@@ -157,7 +157,7 @@ KINDS: dict[str, Callable[[int], Figures]] = {
 
 
 def _fill(state: State, dice: random.Random, projects: tuple[str, ...]) -> None:
-    """Every device runs something, of several ages and with checkpoints."""
+    """Fill every device with work of several ages and with checkpoints."""
     for n in range(5):
         first = 0
         while first < 4:

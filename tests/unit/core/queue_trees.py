@@ -1,4 +1,4 @@
-"""Words for small trees of queues: GPUs only, in whole devices or decimals."""
+"""Builders of small trees of queues: GPUs only, in whole devices or decimals."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -36,11 +36,11 @@ Check = Callable[[State, Plan, float], Iterable[str]]
 
 
 class Violated(AssertionError):  # noqa: N818 - reads as what happened
-    """Some invariant does not hold."""
+    """An invariant does not hold."""
 
 
 class Run:
-    """One run.
+    """A run in virtual time.
 
     Attributes:
         now: virtual time, epoch seconds.
@@ -78,18 +78,18 @@ class Run:
         self.tell(*(replace(spec, created_at=self.now) for spec in queued))
 
     def finish(self, uid: str, outcome: Outcome = Outcome.SUCCEEDED) -> None:
-        """All of a workload ends by itself and is gone."""
+        """End all tasks of a workload, and remove it."""
         for index in sorted(self.state.job(uid).rows):
             self.end_task(uid, index, outcome)
         self.tell(WorkloadRemoved(uid))
 
     def end_task(self, uid: str, index: int, outcome: Outcome) -> None:
-        """One task ends, whether or not it was told to."""
+        """End a task, whether or not it was told to."""
         self.ends.pop((uid, index), None)
         self.tell(TaskReleased(uid, index, outcome, self.now))
 
     def stop(self, uid: str) -> None:
-        """Somebody tells all of a workload to stop; it asks again unless it is then gone."""
+        """Stop all of a workload; it asks again unless it is then gone."""
         for index in self.state.job(uid).running():
             self.tell(TaskReleasing(uid, index))
             self.ends[uid, index] = self.now + self.grace
@@ -154,7 +154,7 @@ class Run:
     # Inside
 
     def check_state(self) -> None:
-        """All invariants over the state."""
+        """Check all invariants over the state."""
         if self.checked and (found := check(self.state) + check_books(self.state)):
             raise Violated("\n".join(found))
 
@@ -207,7 +207,7 @@ def text_of(plan: Plan) -> str:
 
 
 def fingerprint(state: State) -> str:
-    """All that the state knows, by name; slots, rows and the order of events left out."""
+    """The state by name; slots, rows and the order of events are left out."""
     lines = []
     for name, slot in sorted(state.nodes.slots.items()):
         there = state.nodes.fact(slot)

@@ -1,4 +1,4 @@
-"""Words for small situations: nodes, queues and workloads in one line each."""
+"""Builders of small situations: nodes, queues and workloads in one line each."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -111,7 +111,7 @@ def apply(state: State, events: Iterable[Event]) -> None:
 
 
 def reasons(*events: Event, now: float = NOW) -> dict[str, Reason]:
-    """All reasons that a decision gives after these events."""
+    """The reasons that a decision gives after these events."""
     return dict(decide(state_of(*events), now).reasons)
 
 

@@ -57,7 +57,7 @@ class Story:
     # Verbs
 
     def submit(self, dice: random.Random) -> None:
-        """Some workloads arrive, alike or not."""
+        """Submit some workloads, alike or not."""
         seed, owner = dice.getrandbits(32), dice.choice(self.leaves)
         for _ in range(dice.choice((1, 1, 2, 4))):
             self.count += 1
@@ -92,7 +92,7 @@ class Story:
             self._tell(dice, WorkloadRemoved(job.uid))
 
     def stop(self, dice: random.Random) -> None:
-        """Somebody stops a running workload; it will ask again."""
+        """Stop a running workload; it will ask again."""
         job = self._some(dice, self.run.state.holding)
         if job is not None:
             self.run.stop(job.uid)
@@ -206,7 +206,7 @@ def tell(seed: int, steps: int, *, checked: bool = True, grouped: bool = False) 
 
 
 def advance(story: Story, dice: random.Random) -> str:
-    """One step of a story; which it was."""
+    """Make one step of a story; returns which it was."""
     (name,) = dice.choices(tuple(VERBS), tuple(VERBS.values()))
     verb: Callable[[random.Random], None] = getattr(story, name)
     verb(dice)

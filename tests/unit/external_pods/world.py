@@ -123,7 +123,7 @@ class World:
         self.told |= {one.pod.name: one.message for one in orders.pending_reports}
 
     def turn(self) -> None:
-        """One turn of the loop over all news."""
+        """Run the loop once over all news."""
         news, self.news = self.news, []
         self.guests.handle(news, self.now)
         self.guests.reconcile(self.now)
@@ -174,7 +174,7 @@ class World:
             self.news.append(PodDeleted(uid))
 
     def carry_out(self, fails: Callable[[], str] = lambda: "") -> None:
-        """Do one order; ``fails`` says "", "again" or "final"."""
+        """Carry out one order; ``fails`` says "", "again" or "final"."""
         if self.binds:
             self._bind(self.binds.pop(0), fails())
         elif self.evictions:
@@ -196,7 +196,7 @@ class World:
         self.see(uid, manifest=bound, **where)
 
     def _check_free(self, order: Bind) -> None:
-        """No device is given away that a live pod has, nor a slot of it."""
+        """Fail if a device of a live pod is given away, or a slot of it."""
         for uid, real in self.pods.items():
             if uid != order.pod.uid and real.alive and real.pod.node == order.node:
                 both = set(real.pod.devices or ()) & set(order.devices)

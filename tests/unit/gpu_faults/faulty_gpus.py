@@ -46,11 +46,11 @@ class Gpus:
 
     @property
     def there(self) -> list[str]:
-        """Those that answer."""
+        """The GPUs that answer."""
         return [uuid for uuid in self.order if uuid not in self.gone]
 
     def facts(self) -> NodeFacts:
-        """What a look finds: the driver counts those that answer."""
+        """The facts that the driver gives: it counts the GPUs that answer."""
         devices = tuple(
             Device(
                 index=index,
@@ -78,7 +78,7 @@ class Gpus:
         self.xids[uuid] = (*self.xids.get(uuid, ()), told)[-8:]
 
     def leave_instance(self, dice: Random) -> None:
-        """Somebody made an instance and died, before a program ran there or half-way through."""
+        """Leave an instance whose maker died, before a program ran there or half-way through."""
         uuid = dice.choice(self.order)
         start, size = dice.choice(LOW_SLOTS)
         bits = ((1 << size) - 1) << start
@@ -131,7 +131,7 @@ class FaultyEngine(HandEngine):
             await asyncio.Event().wait()
 
     def check(self) -> None:
-        """No GPU, no part of its memory and no slot of it has two users."""
+        """Fail if a GPU, a part of its memory or a slot has two users."""
         shares: dict[str, int] = {}
         memory: dict[str, int] = {}
         slots: dict[str, int] = {}

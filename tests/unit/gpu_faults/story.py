@@ -1,4 +1,4 @@
-"""One story of faults of GPUs from a seed: work comes and goes, and everything fails that can.
+"""A fault story of GPUs from a seed: work comes and goes, and everything fails that can.
 
 After every step: no GPU, share or MIG slot has two users, nor more memory than it has; what the
 ledger says of what work holds is what the core holds, and is counted once for its project. Once all
@@ -63,7 +63,7 @@ class FaultyHarness(SchedulerHarness):
 
 
 class Story:
-    """What may happen, drawn from a seed; every third story is of divided GPUs."""
+    """The random steps of a story; every third story is of divided GPUs."""
 
     def __init__(self, harness: FaultyHarness, seed: int) -> None:
         self.harness, self.dice = harness, Random(seed)
@@ -75,7 +75,7 @@ class Story:
         self.told: list[str] = []
 
     async def play(self, steps: int) -> None:
-        """So many steps, then repair, then everything ends."""
+        """Make so many steps, then repair, then end everything."""
         await self.harness.crash()
         for name in PROJECTS:
             await self.harness.project(name, QUOTA)
@@ -162,7 +162,7 @@ class Story:
         await self.harness.crash()
 
     async def _scheduler_dies_in_start(self) -> None:
-        """It is killed in the next start, before or after the process runs."""
+        """Kill the scheduler in the next start, before or after the process runs."""
         self.engine.dies_at = self.dice.choice(("before", "after"))
         await self._submit()
         self.engine.dies_at = ""
@@ -187,7 +187,7 @@ class Story:
         self.engine.lose = None
 
     async def _reset_driver(self) -> None:
-        """All GPUs vanish and return, counted in another order; some processes survive that."""
+        """Reset the driver: all GPUs vanish and return in another order; some processes survive."""
         there = list(self.gpus.order)
         self.gpus.gone = set(there)
         if self.dice.random() < 0.7:
@@ -203,7 +203,7 @@ class Story:
             await self._look()
 
     async def _storm(self) -> None:
-        """Many Xids at once, the same ones again and again."""
+        """Report many Xids at once, the same ones again and again."""
         for _ in range(self.dice.choice((1, 5, 40))):
             self.gpus.report_xid(self.dice.choice(self.gpus.order), self.dice.choice(FATAL))
             if self.dice.random() < 0.1:
@@ -211,7 +211,7 @@ class Story:
         await self._look()
 
     async def _agent_restarts(self) -> None:
-        """Who reads the GPUs starts again, and has heard of no Xid."""
+        """Restart the reader of the GPUs, which knows of no Xid then."""
         self.gpus.xids.clear()
         await self._look()
 
@@ -261,7 +261,7 @@ class Story:
         self.told.append("repaired")
 
     async def _finish(self) -> None:
-        """All work runs and ends; then each GPU is there for one that wants all of them."""
+        """Let all work run and end; then each GPU is there for one that wants all of them."""
         for _ in range(ROUNDS_TO_END):
             await self._all_run()
             for task in sorted(self.engine.alive):

@@ -1,4 +1,4 @@
-"""Each test of the job side begins as a fresh process outside any job would."""
+"""Fixtures: each test of the job side begins as a fresh process outside any job."""
 
 from collections.abc import Iterator
 

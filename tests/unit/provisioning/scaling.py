@@ -115,7 +115,7 @@ class ScalingHarness(SchedulerHarness):
         return reason.token, reason.sentence
 
     def names(self) -> list[str]:
-        """What workloads there are requests for."""
+        """The workloads that there are requests for."""
         marks = (one.metadata.annotations for one in self.requests.values())
         return sorted(one["carrel.dev/workload"] for one in marks)
 

@@ -158,7 +158,7 @@ class PodServer:
         self._in(self.dice.uniform(0.0, grace) if listens else grace, lambda: self.remove(pod))
 
     def remove(self, pod: Raw) -> None:
-        """It is gone, and its GPU may be given to the next pod."""
+        """Remove the pod; its GPU may be given to the next one."""
         meta = pod["metadata"]
         if not self._is_there(pod):
             return
@@ -168,7 +168,7 @@ class PodServer:
         self.ended(pod)
 
     def succeed(self, pod: Raw) -> None:
-        """Its program has ended."""
+        """End the pod's program."""
         if self._is_there(pod):
             pod["status"]["phase"] = "Succeeded"
             self.given.pop(pod["metadata"]["uid"], None)
@@ -176,7 +176,7 @@ class PodServer:
             self.ended(pod)
 
     def close(self) -> None:
-        """Nothing happens any more."""
+        """Cancel all that was to happen."""
         for handle in self._later:
             handle.cancel()
 

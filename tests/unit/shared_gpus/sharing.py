@@ -32,7 +32,7 @@ MOST_DOUBLED = 8.0
 
 
 class Scheduler:
-    """One process: its reservations, and what it counts on. ``epoch`` is its turn to lead."""
+    """A scheduler process: its reservations, and what it counts on. ``epoch`` is its tenure."""
 
     def __init__(self, server: PodServer, epoch: int, devices: int) -> None:
         self.server, self.epoch, self.devices = server, epoch, devices
@@ -156,7 +156,7 @@ class Story:
         self._since: dict[str, float] = {}
 
     async def play(self, steps: int) -> None:
-        """So many events, and then until nothing is left."""
+        """Make so many events, and then wait until nothing is left."""
         await self.leader.open()
         for _ in range(steps):
             await self._step()
@@ -247,7 +247,7 @@ class Story:
         self.leader.gpus.ended(pod["metadata"]["uid"])
 
     def check(self) -> None:
-        """No GPU is given twice; after a forced deletion not for longer than work takes to end."""
+        """Fail if a GPU is given twice; after a forced deletion only if for too long."""
         doubled, now = self._doubled(), asyncio.get_running_loop().time()
         if doubled and not self.forced:
             raise AssertionError(f"given twice: {doubled}")

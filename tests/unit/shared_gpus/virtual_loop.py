@@ -9,7 +9,7 @@ from typing_extensions import override
 
 
 class _Jumping(selectors.DefaultSelector):
-    """In place of waiting it moves the time on."""
+    """A selector that moves the time on in place of waiting."""
 
     elapsed = 0.0
 

@@ -320,13 +320,13 @@ class SchedulerHarness:
         await self.settle()
 
     async def ends(self, uid: str, exit_code: int | None = 0, *, signal: int = 0) -> None:
-        """All processes of the workload end."""
+        """End all processes of the workload."""
         for task in self.tasks_of(uid):
             self.finish(task, exit_code, signal=signal)
         await self.settle()
 
     def finish(self, task: TaskId, exit_code: int | None = 0, *, signal: int = 0) -> None:
-        """One process ends."""
+        """End one process."""
         status = msgspec.structs.replace(
             self.engine.alive.pop(task),
             phase=TaskPhase.ENDED,

@@ -12,7 +12,7 @@ from unit.workloads.harness import SchedulerHarness
 
 
 class KilledHarness(SchedulerHarness):
-    """Every turn is recorded, and the scheduler dies before it has acted on it."""
+    """A scheduler that dies in every pass after recording, before it acts."""
 
     _dies = True
 

@@ -14,7 +14,7 @@ BUILD_SECONDS: Final = 900.0
 
 
 def name() -> str:
-    """Of the image; another one when what goes into it changes."""
+    """The name of the image, which changes with its contents."""
     content = " ".join((RELEASE, PACKAGES, *LEFT_OUT))
     return f"localhost/carrel-base:{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 

@@ -30,7 +30,7 @@ class Image:
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where archives and layers lie."""
+    """The folder of archives and layers."""
     cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "carrel" / "images"
 

@@ -1,4 +1,4 @@
-"""What the build of an image may see: its own files and the product's wheel.
+"""Build contexts of images: their own files and the product's wheel.
 
 The key of an image is a hash of what it is made of and uses, so that it is built again when, and
 only when, something of that changes: a new scheduler does not change a workspace, though the wheel
@@ -30,7 +30,7 @@ WHEEL_SECONDS: Final = 300.0
 
 
 def key(image: str) -> str:
-    """Of the image as the repository has it now."""
+    """The key of the image as the repository has it now."""
     whole = hashlib.sha256(base.name().encode())
     parts = [REPOSITORY / "images" / image, *(REPOSITORY / part for part in USED[image])]
     for file in (REPOSITORY / "pyproject.toml", *chain.from_iterable(map(_files, parts))):
@@ -62,7 +62,7 @@ def gather(to: Path) -> Path:
 
 
 def _product() -> Iterator[Path]:
-    """Every file that the wheel is made of, in one order."""
+    """The files that the wheel is made of, in one order."""
     for name in ("LICENSE", "README.md", "pyproject.toml", "hatch_build.py"):
         yield REPOSITORY / name
     for name in SOURCES:

@@ -1,4 +1,4 @@
-"""How this machine's pip reaches packages, told to the pip inside a build.
+"""Settings of this machine's pip for the pip inside a build.
 
 It is handed in as a secret: mounted while a step runs, in no layer of an image.
 """
@@ -24,7 +24,7 @@ CARRIED: Final = frozenset(
 
 
 def settings() -> dict[str, str]:
-    """What pip is told here by files and by the environment, of what a build needs too."""
+    """The settings of pip that a build needs too, from files and the environment."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, str] = {}

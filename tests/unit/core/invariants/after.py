@@ -14,7 +14,7 @@ Places = dict[int, Footprint]
 
 @dataclass(slots=True)
 class After:
-    """What a plan leaves behind, counted from its decisions one by one.
+    """The state after a plan, counted from its decisions one by one.
 
     Attributes:
         now: when it was made.
@@ -64,7 +64,7 @@ class After:
         return footprint_of(state.nodes, state.classes, cls, place)
 
     def new_places(self) -> Iterator[tuple[Job, int, Footprint]]:
-        """Every task that starts or gets room held by the plan."""
+        """The tasks that start or get capacity reserved by the plan."""
         for places in (self.starts, self.fresh):
             for uid in sorted(places):
                 for index, place in sorted(places[uid].items()):

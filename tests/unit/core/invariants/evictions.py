@@ -1,4 +1,4 @@
-"""Who may give way: what must hold for the evictions of every plan.
+"""Invariants of the evictions of every plan.
 
 Functions over a state and a plan, like those of ``plans``. Claims are replayed one after
 another on use counted from single tasks: each preemptor's victims, then the preemptor itself.
@@ -48,7 +48,7 @@ def victims_run(after: After) -> list[str]:
 
 
 def protected_are_no_victims(after: After) -> list[str]:
-    """Nothing non-preemptible, and no protected core, gives way to anybody."""
+    """No non-preemptible task, and no protected core, gives way."""
     return [
         f"{one.uid} is {job.spec.preemptible} and gives way by {one.reason.token}"
         for one in after.plan.evictions
@@ -58,7 +58,7 @@ def protected_are_no_victims(after: After) -> list[str]:
 
 
 def victims_have_a_beneficiary(after: After) -> list[str]:
-    """Whoever others give way to gets room in the same plan, where it waits for their end."""
+    """A workload for which others give way gets capacity in the same plan, where it waits."""
     found = []
     for one in after.plan.evictions:
         uid = one.reason.workload_uid
@@ -68,7 +68,7 @@ def victims_have_a_beneficiary(after: After) -> list[str]:
 
 
 def victims_leave_whole_gangs(after: After) -> list[str]:
-    """What is left of a victim has its minima, or nothing of it runs.
+    """The rest of a victim has its minima, or nothing of it runs.
 
     Members that move come back, so the others may wait for them; nothing is missing from what is
     ending, as it is once a task has succeeded.
@@ -141,7 +141,7 @@ def preempted_are_of_lower_priority(after: After) -> list[str]:
 
 
 def minimum_run_times_respected(after: After) -> list[str]:
-    """What has not run long enough keeps its minimum.
+    """Work that has not run long enough keeps its minimum.
 
     Of what ran, unless that was less: what was broken may be made whole and give what is too much.
     """
@@ -163,7 +163,7 @@ def minimum_run_times_respected(after: After) -> list[str]:
 
 
 def delays_respected(after: After) -> list[str]:
-    """Nobody gives way to work whose delay has not passed; other queues have one of their own."""
+    """Work gives way only to work whose delay has passed; other queues have their own delay."""
     return [
         f"{one.uid} gives way to {preemptor.uid} before its delay has passed"
         for one in after.plan.evictions
@@ -182,7 +182,7 @@ def _delay_s(after: After, one: Eviction, preemptor: Job) -> float:
 
 
 def moved_work_has_its_place(after: After) -> list[str]:
-    """What is said to move has room held for all that stops."""
+    """Work that is said to move has capacity reserved for all that stops."""
     return [
         f"{one.uid} is moved without a place"
         for one in after.plan.evictions
@@ -201,7 +201,7 @@ def consolidation_only_moves(after: After) -> list[str]:
 
 
 def stale_gangs_outlived_their_grace(after: After) -> list[str]:
-    """Only gangs below a minimum for longer than their grace are ended for it."""
+    """A gang is ended as stale only after being below a minimum for longer than its grace."""
     found = []
     for one in after.plan.evictions:
         if one.reason.token is Token.GANG_INCOMPLETE:
@@ -217,7 +217,7 @@ def stale_gangs_outlived_their_grace(after: After) -> list[str]:
 
 
 def every_waiter_has_one_answer(after: After) -> list[str]:
-    """Each workload that waits with all it has got has one reason or starts; nobody else has."""
+    """Each workload that waits has one reason or starts; no other has one."""
     reasons = after.plan.reasons
     waiting = {
         uid for uid, job in after.state.jobs.by_uid.items() if job.pending() and not job.rows
@@ -247,7 +247,7 @@ VICTIM_INVARIANTS: tuple[PlanInvariant, ...] = (
 
 
 def check_plan(state: Columns, plan: Plan, now: float) -> list[str]:
-    """All violations of the invariants over a plan, on the state it was made from."""
+    """The violations of the invariants by a plan, on the state it was made from."""
     after = After.of(state, plan, now)
     return [
         f"{each.__name__}: {one}"
@@ -300,13 +300,13 @@ def use_before_claims(after: After, counts: Callable[[Footprint], bool] = lambda
 
 
 def _loses(after: After, one: Eviction) -> Triple:
-    """What of the tasks that stop gets no other place; interactive work loses all that stops."""
+    """The amounts of stopping tasks without another place; interactive work loses all."""
     interactive = after.state.job(one.uid).spec.interactive
     return _stops(after, one, () if interactive else after.fresh.get(one.uid, ()))
 
 
 def _stops(after: After, one: Eviction, but: Collection[int] = ()) -> Triple:
-    """What its tasks that stop hold, but for some; it may give way to several, task by task."""
+    """The amounts of its tasks that stop, but for some; it may give way to several."""
     job = after.state.job(one.uid)
     stops = one.indices or after.stops[one.uid]
     rows = (job.rows[index] for index in stops if index not in but)
@@ -328,7 +328,7 @@ def _beyond(rule: QueueSet, used: list[int], demand: Triple, held: Triple) -> bo
 
 
 def _kept(rule: QueueSet) -> tuple[int, ...]:
-    """What a queue may hold without being beyond its quota: no more than its limit."""
+    """The amounts that a queue may hold without being beyond its quota: no more than its limit."""
     bounds = zip(rule.quota.as_tuple(), rule.limit.as_tuple(), strict=True)
     return tuple(
         min((one for one in pair if one != UNLIMITED), default=UNLIMITED) for pair in bounds

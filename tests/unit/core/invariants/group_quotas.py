@@ -52,7 +52,7 @@ def nobody_within_a_group_quota_is_reclaimed(after: After) -> list[str]:
 
 
 def claims_in_a_group_stay_within_its_quota(after: After) -> list[str]:
-    """Whoever claims by a quota in a group gets all its places there, and ends within a quota."""
+    """A workload that claims by a quota in a group has its places there, within a quota."""
     state, found = after.state, list[str]()
     told = {(e.reason.workload_uid, e.reason.detail) for e in after.plan.evictions}
     for uid, group in sorted(told):
@@ -69,7 +69,7 @@ def claims_in_a_group_stay_within_its_quota(after: After) -> list[str]:
 
 
 def fixed_work_takes_no_guarantee(after: After) -> list[str]:
-    """What may not be stopped starts only on what is its queue's, or nobody's, in a group."""
+    """Non-preemptible work starts only on what is its queue's, or nobody's, in a group."""
     state, found = after.state, list[str]()
     for group in groups_with_quotas(state):
         fixed = _fixed(after, group)
@@ -103,7 +103,7 @@ GROUP_INVARIANTS: tuple[PlanInvariant, ...] = (
 
 
 def check_groups(state: Columns, plan: Plan, now: float) -> list[str]:
-    """All violations of quotas in groups of nodes by a plan."""
+    """The violations of quotas in groups of nodes by a plan."""
     if not groups_with_quotas(state):
         return []
     after = After.of(state, plan, now)
@@ -111,7 +111,7 @@ def check_groups(state: Columns, plan: Plan, now: float) -> list[str]:
 
 
 def guarantees(state: Columns, group: str) -> dict[str, int]:
-    """By queue: what it is guaranteed in a group, or else its children together."""
+    """The guarantee of each queue in a group, or that of its children together."""
     rules = [rule for rule in state.queues.rules if rule is not None]
 
     def of(rule: QueueSet) -> int:
@@ -177,7 +177,7 @@ def _stopped(after: After, one: Eviction, but: Collection[int] = ()) -> list[Foo
 
 
 def _kept(after: After, group: str) -> Uses:
-    """What runs on in a group, and all places there that the plan gives or keeps for claims.
+    """The use of a group after the plan, with all places that it gives there or keeps for claims.
 
     Others may have got theirs later, so of new places only the claims' own are counted.
     """
@@ -195,7 +195,7 @@ def _kept(after: After, group: str) -> Uses:
 
 
 def _fixed(after: After, group: str) -> Uses:
-    """What non-preemptible work holds in a group afterwards."""
+    """The use of non-preemptible work in a group afterwards."""
     state, uses = after.state, Uses(after.state)
     for uid, job in sorted(state.jobs.by_uid.items()):
         stopped = after.stops.get(uid, ())

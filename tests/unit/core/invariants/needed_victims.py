@@ -1,4 +1,4 @@
-"""Nobody gives way for nothing: what must hold for each eviction of every plan."""
+"""Invariant: no work is evicted in vain, for each eviction of every plan."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,7 +51,7 @@ def victims_are_needed(after: After) -> list[str]:
 
 
 def _without_later(after: After, one: Eviction) -> After:
-    """As if nobody had claimed anything after the claim for which it gives way."""
+    """The state as if nobody had claimed anything after the claim for which it gives way."""
     evictions = after.plan.evictions
     ordered = [uid for uid in dict.fromkeys(e.reason.workload_uid for e in evictions) if uid]
     later = set(ordered[ordered.index(one.reason.workload_uid) + 1 :])

@@ -1,4 +1,4 @@
-"""Nobody gives way to whom it has just made give way: an invariant over two plans in a row.
+"""Invariant over two plans in a row: no two workloads or queues evict each other in turn.
 
 By workload and by queue, for each right that is claimed: one queue may have a right to another's
 work in one group of nodes, and the other one to its work elsewhere. A queue whose last victim took
@@ -36,7 +36,7 @@ def _side(queue: str, one: Eviction) -> str:
 
 
 def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:
-    """Nobody gives way to whom it made give way in the cycle before.
+    """No workload is evicted for one that was evicted for it in the cycle before.
 
     Args:
         before: ``pairs`` of one cycle.
@@ -50,12 +50,12 @@ def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:
 
 
 def _ended(plan: Plan) -> Iterator[Eviction]:
-    """Those that give way to somebody for good."""
+    """The evictions for other work that are final."""
     return (one for one in plan.evictions if one.reason.workload_uid and not one.moved)
 
 
 def _below_quota(state: Columns, plan: Plan, queues: list[str]) -> set[str]:
-    """Of these queues those that are left with less than their quota of something they gave."""
+    """The queues that are left with less than their quota of something they gave."""
     uses, gave, after = Uses(state), Uses(state), After.of(state, plan, 0.0)
     for job in state.jobs.by_uid.values():
         stops = after.stops.get(job.uid, ())

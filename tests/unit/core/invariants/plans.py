@@ -1,4 +1,4 @@
-"""What must hold for the places of every plan, on the state it was made from.
+"""Invariants of the places of every plan, on the state it was made from.
 
 Functions over a state and a plan, like those of ``invariants``; everything is counted from the
 plan's single decisions (``After``). Who may give way is asked in ``evictions``.
@@ -34,7 +34,7 @@ Key = tuple[str, int, int]
 
 
 def bindings_take_free_room(after: After) -> list[str]:
-    """What starts lies on room that nobody's task holds, also CPU, memory and MIG slots."""
+    """Starts lie on capacity that no task holds, also CPU, memory and MIG slots."""
     taken, slots = taken_by_tasks(after.state)
     started: Counter[Key] = Counter()
     found = []
@@ -93,7 +93,7 @@ def holds_are_honoured(after: After) -> list[str]:
 
 
 def starts_keep_to_rules(after: After) -> list[str]:
-    """Whatever starts or gets room held stays within limits and quotas at every level.
+    """Work that starts or gets capacity reserved stays within limits and quotas at every level.
 
     Within quota where borrowing is off, and in its non-preemptible part. What only moves takes no
     more than it did.
@@ -179,7 +179,7 @@ def nothing_starts_twice(after: After) -> list[str]:
 
 
 def required_topology_respected(after: After) -> list[str]:
-    """All of a group with a required level lie in one domain of it."""
+    """The tasks of a group with a required level lie in one domain of it."""
     found = []
     for uid in sorted({*after.starts, *after.fresh}):
         job = after.state.job(uid)
@@ -265,7 +265,7 @@ def _indices(after: After, job: Job) -> set[int]:
 
 
 def capacity_of(state: Columns, key: Key) -> int:
-    """What there is of it in all."""
+    """The capacity of a key."""
     what, place, node = key
     return MILLI if what == "device" else int(state.nodes.capacity[place, node])
 
@@ -280,7 +280,7 @@ def _count(sums: Counter[Key], slots: dict[tuple[int, int], int], place: Footpri
 
 
 def taken_by_tasks(state: Columns) -> tuple[Counter[Key], dict[tuple[int, int], int]]:
-    """What tasks hold, and the MIG slots in use by device and node."""
+    """The amounts that tasks hold, and the MIG slots in use by device and node."""
     taken: Counter[Key] = Counter()
     slots: dict[tuple[int, int], int] = {}
     for one in all_held(state):

@@ -1,4 +1,4 @@
-"""Who may take from other queues: what must hold for the preemptors of every plan.
+"""Invariants of the preemptors of every plan: who may take from other queues.
 
 The victims' side of the same rule stands in ``evictions``.
 """
@@ -12,7 +12,7 @@ GIVE_WAY = (Token.RECLAIMED, Token.PREEMPTED, Token.CONSOLIDATED)
 
 
 def claims_stay_within_the_fair_share(after: After) -> list[str]:
-    """Whoever takes from other queues ends, with all that its queue keeps, within its fair share.
+    """A queue that takes from others ends, with all that it keeps, within its fair share.
 
     Of GPUs, and but for claims by a quota in a group of nodes (``group_quotas``). Whatever else
     gets room in the plan without starting may have got it later, so it is not counted; nor is what

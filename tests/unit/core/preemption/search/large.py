@@ -21,7 +21,7 @@ FILL = Callable[[np.random.Generator, int], list[Row]]
 
 
 def single_devices(dice: np.random.Generator, unit: int) -> list[Row]:
-    """Every device has a unit of its own."""
+    """Rows in which every device has a unit of its own."""
     return [
         (node, 1 << device, 1000, 2, 4, int(dice.integers(LEAVES)), unit + node * DEVICES + device)
         for node in range(NODES)
@@ -97,7 +97,7 @@ def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> S
 def _partly_free(
     dice: np.random.Generator, rows: list[Row]
 ) -> tuple[list[Row], FreeDevices, Counts]:
-    """Some of the tasks ended: the others with units numbered anew, free devices, free hosts."""
+    """End some of the tasks: the rest with units numbered anew, free devices, free hosts."""
     kept: list[Row] = []
     numbers: dict[int, int] = {}
     free, host = np.zeros((DEVICES, NODES), np.int16), np.full((2, NODES), 2, np.int64)

@@ -29,7 +29,7 @@ class Situation:
     budgets: Budgets
 
     def answer(self) -> Answer:
-        """What the search says."""
+        """The answer of the search."""
         units = unit_budgets(self.victims, self.budgets)
         return search(self.claim, lay_out(self.eligible_nodes, self.victims, units))
 
