@@ -32,7 +32,7 @@ PROJECTS = 20
 QUOTAS = (8, 8, 8, 8, 8, 8, 12, 12, 12, 12, 12, 12, 16, 16, 16, 16, 16, 16, 20, 20)
 LOAD = 1.5
 BACKLOG = 2
-"""Each project brings at once what fills its quota so many times, so it has work from then on."""
+"""The work that each project brings at once, in multiples of its quota."""
 MEAN_RUN_S = 1800.0
 LATE_S = 2 * HOUR_S
 SETTLED_S = 3 * HOUR_S

@@ -25,7 +25,7 @@ from k8s.cluster.records import Record
 
 GPUS: Final = 8
 NO_NODE_CONTROLLER: Final = "*,-node-lifecycle-controller"
-"""Nobody says that Node objects live; that controller would close them after a while."""
+"""The controller that would close Node objects of which no kubelet reports is off."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _REQUESTS: Final = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')

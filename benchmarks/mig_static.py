@@ -17,7 +17,7 @@ Layout = tuple[mig.Profile, ...]
 NEVER = 1e6
 Work = dict[mig.Profile, float]
 StaticJob = tuple[float, mig.Profile, float]
-"""When it comes, what it asks for, how many seconds it runs."""
+"""The time of arrival, the request, and the run time in seconds."""
 
 
 @cache

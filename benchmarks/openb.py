@@ -19,7 +19,7 @@ FILL = 1.3
 STEADY_ARRIVALS = 40_000
 STEADY_WARM_UP = 16_000
 BATCH = 64
-"""So many pods arrive between two decisions; in a run with departures, pods end only there."""
+"""The number of pods that arrive between two decisions; only there do pods end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ PUBLISHED = {
     "gpuspec33": 94.55,
     "multigpu20": 95.65,
 }
-"""What FGD reached at 130 % in its authors' runs, of ten orders."""
+"""The published result of FGD at 130 %, for ten orders."""
 LEAST_DEFAULT = 95.5
 NEAR_BOUND = 98.7
 LEAST_RATE = 5_000

@@ -33,9 +33,9 @@ GPUS_A_NODE = 8
 HOUR_S = 3600.0
 GRACE_S = 30.0
 SHORTER = 100 / 3
-"""So many per cent shorter the mean wait is to be when jobs name all types of GPUs."""
+"""The goal for the mean wait when jobs name all types of GPUs: so many per cent shorter."""
 GOALS = {768: (0.998, 0.0005, 0.15)}
-"""Of the guaranteed quota, by GPUs: least in use while jobs wait, most lost, longest mean wait."""
+"""Goals by guaranteed GPUs: least use while jobs wait, most lost, longest mean wait."""
 
 
 def simulate(

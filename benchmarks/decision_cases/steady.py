@@ -31,7 +31,7 @@ PROJECTS = 200
 CLASSES = 500
 WAITING = 10_000
 BUSY = 0.944
-"""Of all GPUs; what is free of those that are shared comes on top, which makes 93 % in use."""
+"""The part of all GPUs in use; with what is free of shared ones 93 % are in use."""
 OWN_CLASSES = 20
 PRIORITIES = (50, 50, 50, 75, 100)
 STEP_CPU = 500

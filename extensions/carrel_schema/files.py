@@ -11,7 +11,7 @@ import msgspec
 from carrel_schema.constraints import NO_NUL, Constraint, Name, ShortText, Text
 
 MOST_FILES: Final = 20_000
-"""Of one folder that are listed."""
+"""The most files of a folder that are listed."""
 PIECE_BYTES: Final = 16 * 2**20
 """The most of a file that one request sends to a running task."""
 FilePath = Annotated[str, Constraint(min_length=1, max_length=1024, pattern=NO_NUL)]

@@ -32,7 +32,7 @@ VOLUME: Final = "carrel-gpu"
 LIMITER: Final = "carrel-gpu-limiter"
 """The init container."""
 INSTALLED: Final = "/carrel/gpu"
-"""Where the init container sees the volume."""
+"""The path of the volume in the init container."""
 INSTALL: Final = ("python3", "-m", "carrel_scheduler.node.limiter.install", INSTALLED)
 FOLDER: Final = "/dev/carrel-gpu"
 LIBRARY: Final = "libcarrel_gpu_limit.so"

@@ -18,7 +18,7 @@ from carrel_process import listening
 from carrel_process.late_imports import put_off_iri_checks
 
 HEAD_SECONDS: Final = 120.0
-"""Until a request's head is complete; more than the 90 s for which Traefik keeps connections."""
+"""The timeout of a request's head; more than the 90 s for which Traefik keeps connections."""
 BODY_SECONDS: Final = 120.0
 LARGEST_HEAD_BYTES: Final = 64 * 1024
 

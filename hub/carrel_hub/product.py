@@ -22,7 +22,7 @@ START_SECONDS: Final = 600
 NAMED_WORKSPACES: Final = 4
 API_USER: Final = "hub"
 _ROUNDS: Final = 4
-"""Of bcrypt, the fewest: a random key needs no stretching, which each call would pay for."""
+"""The fewest rounds of bcrypt: a random key needs no stretching, which each call would pay for."""
 
 
 def persistence(c: Any, places: PartAddresses, keys: Keys) -> None:

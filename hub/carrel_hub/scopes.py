@@ -32,7 +32,7 @@ CUSTOM_SCOPES: Final = {
 }
 ADMIN_GROUP: Final = "carrel-admins"
 DISABLED_GROUP: Final = "carrel-disabled"
-"""Its members cannot sign in, see ``carrel_hub.accounts.disabled``."""
+"""The group whose members cannot sign in, see ``carrel_hub.accounts.disabled``."""
 OWN_GROUPS: Final = "read:users:groups!user"
 ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE, GATEWAY)]
 # What the console may do for whoever looks at it; each token gets what its owner has of these.

@@ -299,7 +299,7 @@ def projects_of(groups: Collection[str]) -> list[str]:
 
 _INSTANCE: Final = re.compile(r"[0-9]g[.]([0-9]+)gb")
 _SURE_PART: Final = 0.87
-"""So much of the GB in the name of a MIG profile its instances have at least, in GiB."""
+"""The least size of an instance in GiB, as a part of the GB in the name of its MIG profile."""
 
 
 def _instance_gib(workload: Workload) -> float:

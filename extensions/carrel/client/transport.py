@@ -37,7 +37,7 @@ AWAY: Final = "away"
 """Code of the proxy's answer for a part that does not answer."""
 RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 SILENT_SECONDS: Final = 40.0
-"""More than two of the signs of life that an idle stream carries."""
+"""More than twice the interval of the comments that an idle stream carries."""
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 USER_AGENT: Final = "carrel-client"

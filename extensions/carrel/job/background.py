@@ -20,7 +20,7 @@ class BackgroundOutcome(Enum):
 
     DONE = auto()
     LATER = auto()
-    """To be tried again."""
+    """The item is tried again."""
     NEVER = auto()
     """Give up: whatever waits or comes later is dropped."""
 

@@ -36,7 +36,7 @@ from typing_extensions import override
 KEY: Final = "CARREL_COMPANION_KEY"
 BEAT_SECONDS: Final = 10.0
 SPARE_SECONDS: Final = 20.0
-"""Between two cells the kernel ends the program itself; this is for one that is gone."""
+"""Seconds until an orphaned program ends itself: between two cells the kernel ends it."""
 
 
 class Cell:

@@ -103,7 +103,7 @@ def remove_ends(folder: Path) -> None:
 MOST_WAITING: Final = 10_000
 PAUSE_SECONDS: Final = 0.5
 Point = tuple[float, int, Mapping[str, float]]
-"""When, at which step, values by name."""
+"""The time, the step, and values by name."""
 
 
 class EventFiles:

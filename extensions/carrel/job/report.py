@@ -31,7 +31,7 @@ MOST_INTEGER: Final = 2**53
 EVENTS_SECONDS: Final = 10.0
 """Longest wait for event files: no network is waited for, only what imports and the disk take."""
 LAST_SECONDS: Final = 60.0 if "CARREL_TRIAL" in os.environ else 2.0
-"""How long the end of the process waits for requests; a trial's last value is its result."""
+"""Seconds for which the end of the process waits for requests; a last value is the result."""
 
 
 class Sender:

@@ -20,7 +20,7 @@ NOT_STARTED: Final = 2
 PROGRAM: Final = (
     "from tensorboard import default, main; default.get_dynamic_plugins = list; main.run_main()"
 )
-"""Without installed plugins: the projector reads whatever file an event file names."""
+"""TensorBoard without installed plugins: the projector reads whatever an event file names."""
 
 
 class NothingToShow(Exception):  # noqa: N818 - an outcome to report

@@ -20,7 +20,7 @@ SWEEP: Final = ("experiment",)
 SERVE: Final = ("inference",)
 PREDICT: Final = "predict"
 MODEL: Final = "model:"
-"""Before a model of the registry, in the place of the endpoint's name: `model:digits@2`."""
+"""The prefix of a model of the registry in the place of an endpoint's name: `model:digits@2`."""
 
 
 def _parser(magic: str, description: str, kinds: Sequence[str]) -> MagicParser:

@@ -26,7 +26,7 @@ from carrel.models import Workload
 
 UNSEEN_FACTOR: Final = 10
 SILENCE_SECONDS: Final = 2.0
-"""Between two looks at whether the scheduler is heard; a look costs no message."""
+"""The interval of looks at whether the scheduler answers; a look costs no message."""
 
 
 class LiveView(anywidget.AnyWidget):

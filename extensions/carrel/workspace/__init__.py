@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 LABEXTENSIONS = PACKAGE / "lab" / "labextensions"
 KERNEL_STARTUP = PACKAGE / "notebook" / "startup.py"
 AUTH_CACHE_SECONDS = 5
-"""For how long a workspace lets somebody in whose session the Hub has ended since."""
+"""Seconds for which a workspace admits somebody whose session the Hub has ended since."""
 
 
 def server_arguments() -> list[str]:

@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 v4: Any = nbformat.v4  # it has no types
 MOST_BYTES: Final = 128 * 2**20
-"""Of outputs of one kernel; finished ones that are safe elsewhere are dropped, oldest first."""
+"""The most output of a kernel; finished outputs that are saved are dropped, oldest first."""
 OVERWRITTEN: Final = re.compile(r"[^\n]*\r+(?=[^\n\r])")
 JOIN_EVERY: Final = 500
 """Pieces of text; what a progress bar has overwritten is not kept for longer."""

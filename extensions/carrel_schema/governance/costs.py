@@ -28,7 +28,7 @@ WHEN: Final = {
     "total": "in all",
     "sliding-week": "in the last seven days",
 }
-"""Of which time a budget is, in words, by its period."""
+"""The period of a budget in words."""
 
 
 class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):

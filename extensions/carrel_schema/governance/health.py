@@ -13,7 +13,7 @@ from carrel_schema.constraints import Constraint, Text
 
 DIRECTORY_SETTING: Final = "directory_sync"
 LAST_BACKUP_FILE: Final = "last-backup.json"
-"""In the state folder: when `carrel backup` ran last, in epoch seconds."""
+"""The file in the state folder with the time of the last `carrel backup`, in epoch seconds."""
 HealthState = Literal["ok", "warning", "failed"]
 
 

@@ -28,9 +28,9 @@ LEAST_ID: Final = 1000
 LARGEST_ID: Final = 2_147_483_647
 AccountNumber = Annotated[int, Constraint(ge=0, le=LARGEST_ID)]
 NO_IDS: Final = (65534, 65535)
-"""Of nobody."""
+"""The user and group id of nobody."""
 DIRECTORY_GROUP: Final = "directory-"
-"""How names of Hub groups begin that mirror groups of the directory."""
+"""The prefix of Hub groups that mirror groups of the directory."""
 Password = Annotated[str, Constraint(min_length=1, max_length=1024)]
 GroupName = Annotated[str, Constraint(min_length=1, max_length=200, pattern=NO_NUL)]
 

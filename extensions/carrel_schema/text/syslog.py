@@ -15,7 +15,7 @@ AUDIT: Final = 13
 NOTICE: Final = 5
 WARNING: Final = 4
 ENTERPRISE: Final = 32473
-"""Of examples, RFC 5612: structured data of our own needs a number, and we have none."""
+"""The enterprise number of examples (RFC 5612) for structured data, as Carrel has none."""
 
 
 def message(entry: AuditEntry, host: str) -> str:

@@ -14,7 +14,7 @@ NOUNS: Final[Mapping[str, str]] = {
     "notebook": "notebook job",
     "tensorboard": "TensorBoard",
 }
-"""Of kinds that people call otherwise than the API does."""
+"""Names of kinds for people, where they are not those of the API."""
 PLURALS: Final[Mapping[str, str]] = {
     "training": "trainings",
     "distributed": "distributed trainings",

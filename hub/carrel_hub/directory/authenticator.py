@@ -30,7 +30,7 @@ from carrel_spawner.connections import shared_client
 ASK_AN_ADMIN: Final = "Ask an admin."
 ARRIVING: Final = 1000
 ARRIVING_SECONDS: Final = 60.0
-"""Between the answer of the directory and the row that the Hub makes for a new user."""
+"""The time between the directory's answer and the Hub's row of a new user, at most."""
 
 
 class DirectoryAuthenticator(Authenticator):

@@ -27,11 +27,11 @@ from carrel_hub.sign_in import Oidc, read_secret
 
 CONFIRMED_AT: Final = "carrel_confirmed_at"
 UNCONFIRMED_SECONDS: Final = 12 * 3600.0
-"""So long a session lasts that the provider offers no way to ask about."""
+"""The lifetime of a session that the provider offers no way to ask about."""
 DISCOVERY_SECONDS: Final = 10.0
 TOO_MANY: Final = 429
 BASIC: Final = "client_secret_basic"
-"""How clients authenticate where a provider does not say (OpenID Connect Discovery 1.0, 3)."""
+"""The authentication of clients where a provider says none (OpenID Connect Discovery 1.0, 3)."""
 ENDPOINTS: Final = {
     "authorize_url": "authorization_endpoint",
     "token_url": "token_endpoint",

@@ -30,7 +30,7 @@ UNAVAILABLE = "carrel-unavailable"
 MARK = "carrel-version"
 """A middleware that nobody uses; its header is the mark of the file's version."""
 READY_PATH = "/ready"
-"""Where Traefik answers on its internal port once it has routes: the readiness probe of its pod."""
+"""The readiness probe of Traefik's pod: it answers on the internal port once it has routes."""
 _CHECK_SECONDS = 0.1
 
 

@@ -34,7 +34,7 @@ COOKIE_DAYS: Final = 14.0
 PASS_SECONDS: Final = 60
 MOST_PASSES: Final = 10_000
 ENTER: Final = "/.carrel/enter"
-"""Where a pass is handed in, on the origin of a route; never passed on to a target."""
+"""The path at which a pass is handed in, on the origin of a route; never forwarded."""
 _DAY_SECONDS: Final = 86_400
 
 

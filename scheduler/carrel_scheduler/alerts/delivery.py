@@ -21,7 +21,7 @@ MOST_WAITING: Final = 200
 FIRST_PAUSE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 300.0
 AT_ONCE_SECONDS: Final = 10.0
-"""So long a channel is sent messages before the others have their next turn."""
+"""Seconds for which a channel is sent messages before the others have their next turn."""
 GIVEN_UP_SECONDS: Final = 3600.0
 Send = Callable[[str, ChannelFields, AlertOut], Awaitable[None]]
 

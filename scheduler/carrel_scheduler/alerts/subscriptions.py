@@ -36,7 +36,7 @@ OVERLAP_SECONDS: Final = 60.0
 """Rows may be some seconds out of order."""
 AT_ONCE: Final = 5000
 MOST_EACH: Final = 5
-"""Of one kind at one look; more are told as one message."""
+"""The most messages of one kind at a time; more are sent as one."""
 MOST_ALERTS: Final = 1000
 SILENT: Final = PARTS | {"tensorboard", "schedule"}
 PHASES: Final[Mapping[str, WorkEvent]] = {
@@ -53,7 +53,7 @@ WORDS: Final[Mapping[str, str]] = {
     "idle-gpu": "holds a GPU that does nothing",
 }
 Message = tuple[str, AlertOut]
-"""Whom to tell, and of what: ``rule`` is the event, ``subject`` the work."""
+"""The recipient and the message: ``rule`` is the event, ``subject`` the work."""
 
 
 class WorkSubscriptions:

@@ -19,7 +19,7 @@ from carrel_schema.code import CodeFolder
 PRIVATE: Final = 0o700
 KEPT_SECONDS: Final = 7 * 86_400.0
 UPLOAD_SECONDS: Final = 3600.0
-"""So long after it came, a chunk may still be waiting for its folder's list."""
+"""Seconds for which an uploaded chunk may wait for its folder's list."""
 MOST_PROJECT_BYTES: Final = 10 * 2**30
 NEW: Final = ".new-"
 

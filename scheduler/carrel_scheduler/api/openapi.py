@@ -49,7 +49,7 @@ TAGS: Final[Mapping[str, str]] = {
     "samples": "Metrics",
     "workers": "Experiments",
 }
-"""Of modules whose names do not say it."""
+"""Tags of modules whose names do not say them."""
 _PROBLEM_WORDS: Final[Mapping[int, str]] = {
     kind.status: kind.title for kind in problems.Problem.__subclasses__()
 }

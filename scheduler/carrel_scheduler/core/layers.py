@@ -52,7 +52,7 @@ class Footprint:
 
 
 MANY_PARTS = 4
-"""Where more than one node in so many is asked about, summing all of them is less work."""
+"""The fraction of nodes (one in so many) from which summing all of them is less work."""
 
 
 def free_gpu(devices: Milli, nodes: Counts) -> Counts:

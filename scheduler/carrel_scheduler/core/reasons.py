@@ -42,7 +42,7 @@ class Token(StrEnum):
     OVER_QUOTA_OFF = "OverQuotaOff"
     HELD_FOR = "HeldFor"
     RESERVED = "Reserved"
-    """It waited so long that capacity is reserved for it on which other work still runs."""
+    """Capacity is reserved for it after a long wait; other work still runs there."""
     NO_VICTIMS_FOUND = "NoVictimsFound"
     """Victims are allowed, but no set of them that is enough was found within the limits."""
     QUEUED_BEHIND = "QueuedBehind"
@@ -51,7 +51,7 @@ class Token(StrEnum):
     WAITS_FOR_GANG = "WaitsForGang"
     """Too few of its tasks may start for its minimum: ``there`` of ``tasks``."""
     GATED = "Gated"
-    """Its submitter holds its tasks back."""
+    """Its submitter keeps its tasks from starting."""
     GROWING = "Growing"
     """The workload runs with ``there`` of ``tasks`` tasks; amounts say what the next ones lack."""
     STARTING = "Starting"
@@ -62,7 +62,7 @@ class Token(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"
     NODE_DRAINED = "NodeDrained"
     IMPROVED = "MovedToPreferred"
-    """There is capacity on nodes that it prefers."""
+    """It moves to nodes that it prefers, where there is capacity now."""
 
 
 @dataclass(frozen=True, slots=True)

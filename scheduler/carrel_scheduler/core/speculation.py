@@ -252,7 +252,7 @@ def _served(plan: Plan) -> tuple[str, ...]:
 
 
 TRIED: Final = 3
-"""Of so many holders it is tried what their end would do."""
+"""The most holders of which it is tried what their end would do."""
 
 
 QUOTAS: Final = (Token.NON_PREEMPTIBLE_BEYOND_QUOTA, Token.QUOTA_USED)

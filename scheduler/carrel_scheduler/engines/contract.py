@@ -17,7 +17,7 @@ from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.objects import LossCause
 
 LATE_SECONDS: Final = 60.0
-"""So long after its grace period a terminating task counts as stuck."""
+"""Seconds after its grace period from which a terminating task counts as stuck."""
 
 
 class TaskPhase(StrEnum):

@@ -28,7 +28,7 @@ UNTOLD: Final = "GPU"
 UNGROUPED: Final = "(none)"
 """The group of nodes that are in none, to the core."""
 SEVERAL: Final = " + "
-"""Between the models, or their groups, of a machine whose GPUs are unlike."""
+"""The separator of the models, or their groups, of a machine with unlike GPUs."""
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 

@@ -31,7 +31,7 @@ T = TypeVar("T", default=dict[str, Any])
 PAGE: Final = 1000
 LIST_SECONDS: Final = 60.0
 GIVEN_UP_SECONDS: Final = 2
-"""So long after it was sent the server may still do what was posted to a sub-resource."""
+"""Seconds after sending in which the server may still do what was posted to a sub-resource."""
 _DICT: Final = cast("Any", dict)
 _encode: Final = msgspec.json.Encoder().encode
 

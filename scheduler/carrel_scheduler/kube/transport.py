@@ -89,7 +89,7 @@ class CredentialsBreaker:
 CONNECTIONS: Final = 64
 CONNECT_SECONDS: Final = 10.0
 OPEN_SECONDS: Final = 30.0
-"""Until the first word of a stream; afterwards it may be silent for as long as it likes."""
+"""The timeout of the first word of a stream; afterwards it may be silent."""
 KEPT_SECONDS: Final = 60.0
 PROBE_IDLE_SECONDS: Final = 15
 PROBE_EVERY_SECONDS: Final = 5

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 LARGEST_GROUP: Final = 256
 ROOM_SECONDS: Final = 0.5
-"""How often a full storage is tried again."""
+"""The interval at which a full storage is tried again."""
 _NO_CHANGE: Final = update(store_state).values(version=store_state.c.version)
 CHANNEL: Final = "carrel_changes"
 _LOCK: Final = select(

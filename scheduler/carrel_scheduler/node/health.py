@@ -33,7 +33,7 @@ FATAL_XIDS: Final[Mapping[int, str]] = {
     158: "fatal timeout of the GPU",
 }
 UNKNOWN_TIME: Final = 0.0
-"""When an Xid was, if it was before anybody looked."""
+"""The time of an Xid from before the first look."""
 HARDWARE_SLOWDOWN: Final = 0x8 | 0x40 | 0x80
 """NVML's bits for clocks lowered by the hardware: slowdown, thermal slowdown, power brake."""
 LINK_SECONDS: Final = 30.0

@@ -24,7 +24,7 @@ MIB: Final = 1024 * 1024
 _UNBOUNDED: Final = 1 << 60
 DEFAULT_SIMULATED: Final = 4
 MOST_SIMULATED: Final = 64
-"""As many as a node may have."""
+"""The most simulated GPUs of a node."""
 _log = logging.getLogger(__name__)
 
 

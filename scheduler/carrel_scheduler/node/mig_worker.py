@@ -33,14 +33,14 @@ from carrel_scheduler.node.mig_allocation import (
 
 log = logging.getLogger("carrel_node")
 DRIVER_SECONDS: Final = 60.0
-"""For which the driver is waited for."""
+"""Seconds for which the driver is awaited."""
 MOST_FAILURES: Final = 3
-"""In a row: a GPU is closed then."""
+"""The number of failures in a row after which a GPU is closed."""
 CLOSED_SECONDS: Final = 600.0
 CONDITION: Final = "mig"
 AGAIN_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 0.2
-"""After an answer without orders, which the scheduler gives after a while."""
+"""The pause after an answer without orders, which the scheduler gives after a while."""
 LONGEST_ERROR: Final = 1024
 MOST_WORDS: Final = 180
 

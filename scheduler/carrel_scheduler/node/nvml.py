@@ -35,7 +35,7 @@ NO_MIG_MODE: Final = "MIG mode was switched off: nvidia-smi -mig 1, or start aga
 MIG_MODE: Final = "MIG mode is on: nvidia-smi -mig 0, or start with --mig, which divides GPUs"
 MOST_LINKS: Final = 18
 MOST_EVENTS: Final = 100
-"""In one look; more are told in the next."""
+"""The most events at a time; the others follow."""
 
 
 class NvmlUnusable(Exception):  # noqa: N818 - an outcome of the search for devices

@@ -14,7 +14,7 @@ from carrel_schema.governance.templates import TemplateFields, TemplateOut
 KIND: Final = "inference"
 MIB_OF_GIB: Final = 1024
 RESERVED: Final = 0.97
-"""Of a GPU's memory in its data sheet, drivers show a little less."""
+"""The part of a GPU's memory in its data sheet that drivers show."""
 
 
 @cache

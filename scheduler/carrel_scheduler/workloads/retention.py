@@ -29,7 +29,7 @@ SWEEP_SECONDS: Final = 60.0
 METRICS_AT_ONCE: Final = 100
 DECISIONS_AT_ONCE: Final = 1000
 CLUSTER_SWEEP_SECONDS: Final = 6 * HOUR_SECONDS
-"""On a cluster looking takes a pod for each project."""
+"""The interval on a cluster, where a sweep takes a pod for each project."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from carrel_schema.kinds import COMPOSITES
 AnswerT = TypeVar("AnswerT")
 PAGE = 500
 PARENT_LABEL: Final = "carrel.dev/parent"
-"""On what a job submitted: the job's name."""
+"""The label of submitted jobs with the name of the job that submitted them."""
 
 
 def workload_path(project: str, name: str, part: str = "") -> str:

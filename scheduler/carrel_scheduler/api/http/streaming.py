@@ -11,7 +11,7 @@ from carrel_scheduler.api.operation import StreamedResponse
 
 log = logging.getLogger(__name__)
 LONGEST_WAIT_SECONDS: Final = 30.0
-"""For the first piece of an answer that ends: a cluster's node may take a while to refuse."""
+"""The timeout of the first piece of an answer that ends: a cluster's node may be slow to refuse."""
 
 
 class StreamSender:

@@ -19,7 +19,7 @@ from carrel_scheduler.workloads.state.phases import AT_REST
 from carrel_schema.objects import Workload
 
 MOST_PARTS: Final = 100
-"""So many parts, the newest, are in a log; each is an open file."""
+"""The most parts in a log, the newest; each is an open file."""
 
 Seen = set[tuple[str, int, int]]
 

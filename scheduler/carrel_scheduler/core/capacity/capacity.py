@@ -25,12 +25,12 @@ MOST = ANY
 NO_COLUMN = -1
 ROWS_AT_ONCE = 512
 FEW = 4
-"""So many nodes are counted one by one sooner than as arrays."""
+"""The number of nodes up to which counting one by one is faster than as arrays."""
 FOLLOWED = 512
 """A column is read anew when more nodes were written since it was last asked for."""
 MOST_WRITTEN = 1 << 16
 KEPT = 64
-"""So many columns follow though nobody waits: who comes next is often like who came before."""
+"""The number of columns that are kept without waiting work, for the next of the same class."""
 
 
 class Capacity:

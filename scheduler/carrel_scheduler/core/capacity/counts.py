@@ -22,10 +22,10 @@ from carrel_scheduler.core.nodes.nodes import MOST_DEVICES, NodeColumns
 from carrel_scheduler.core.resources import MILLI
 
 ANY = 32767
-"""So many tasks fit where no GPU is asked for, and at most so many are told."""
+"""The count where no GPU is asked for, and the largest count."""
 
 MOST_KNOWN = 4096
-"""So many states of a node's devices are kept with what they hold."""
+"""The most states of a node's devices that are cached with their counts."""
 
 Table = npt.NDArray[np.int16]
 

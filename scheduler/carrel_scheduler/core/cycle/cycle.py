@@ -39,7 +39,7 @@ from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
 FEW_MOVES = 256
 SMALL = 60
 SMALL_CLUSTER = 2000
-"""So many placed tasks are looked at as a whole."""
+"""The number of placed tasks up to which a cluster is looked at as a whole."""
 MANY_TASKS = 32
 """A step of more tasks is worth looking at everybody."""
 

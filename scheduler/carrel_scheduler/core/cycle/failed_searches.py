@@ -39,7 +39,7 @@ def answered(found: bool) -> OfferResult:
 
 
 MOST_MOVES = 48
-"""After more moves in a cycle hardly anything would be found again."""
+"""The number of moves in a cycle after which failed searches are not looked up."""
 
 NO_ROW = -1
 """The number for a workload with a reservation, which it would give up for another."""

@@ -23,9 +23,9 @@ from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 MISSES = 8
-"""After so many failed offers all rows are looked at together."""
+"""The number of failed offers after which all rows are looked at together."""
 FEW = 3
-"""So many rows of a queue are looked at one by one before the rest of them together."""
+"""The number of rows of a queue that are looked at one by one before the rest together."""
 
 
 class FeasibleRows:

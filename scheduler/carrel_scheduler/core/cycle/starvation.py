@@ -21,7 +21,7 @@ from carrel_scheduler.core.resources import MILLI, Triple
 from carrel_scheduler.core.work.jobs import Job
 
 LOOKS = 8
-"""So many of those who have waited longest are looked at in a cycle."""
+"""The number of longest waiting rows that are looked at in a cycle."""
 
 
 def starving(cycle: Cycle) -> tuple[Job, ...]:

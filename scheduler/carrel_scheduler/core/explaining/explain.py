@@ -37,7 +37,7 @@ Key = tuple[int, tuple[int, ...]]
 """Number of a shape and the tasks of it that are looked for."""
 
 MANY = 5
-"""So many nodes a reason names at most."""
+"""The most nodes that a reason names."""
 
 
 SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)

@@ -29,7 +29,7 @@ EXTENDED = 3
 """Resources from here on are extended ones."""
 
 LOOKED_AT = 8
-"""Of more than so many that hold most, the older submissions come first."""
+"""The number of largest holders beyond which the older submissions come first."""
 
 
 class Holders:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MOST_LOOKS = 64
-"""Of so many classes it is kept how many of their tasks the nodes would hold: a row each."""
+"""The most classes for which it is cached how many tasks the nodes would hold: a row each."""
 
 
 def never_reason(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
 
 MANY = 5
-"""So many nodes are named at most."""
+"""The most nodes that are named."""
 
 
 def with_instances(state: "Columns", classes: Iterable[int], reason: Reason) -> Reason:

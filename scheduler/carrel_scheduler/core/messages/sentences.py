@@ -9,7 +9,7 @@ from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
 from carrel_scheduler.core.resources import UNLIMITED
 
 MOST = 5
-"""So many holders a reason names at most."""
+"""The most holders that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.resources import MILLI
 
 MEDIA: Final = "+me"
-"""How names of profiles with the media engines end."""
+"""The suffix of profiles with the media engines."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,7 +223,7 @@ def profile_of_share(model: Model, milli: int) -> Profile:
 
 
 FORM: Final = "(([1-7])c[.])?(([1-7])g[.][1-9][0-9]*gb)([.+-][a-z.]+)?"
-"""How a profile is written."""
+"""The pattern of a profile's name."""
 _NAME: Final = re.compile(FORM)
 _BY_COMPUTE: Final[Mapping[int, int]] = MappingProxyType({1: 125, 2: 250, 3: 500, 4: 500, 7: 1000})
 EXPECTED: Final = "a MIG profile as nodes offer it, such as `1g.10gb`"

@@ -18,7 +18,7 @@ from carrel_scheduler.core.layers import Bools, Counts, Footprint, Layer
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 
 MANY_PARTS = 8
-"""Where more than one node in so many changed, all are derived again."""
+"""The fraction of changed nodes (one in so many) from which all are derived again."""
 
 
 class FreeCapacity:

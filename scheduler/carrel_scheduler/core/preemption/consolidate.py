@@ -33,11 +33,11 @@ from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.work.jobs import Job
 
 NODES = 24
-"""So many nodes are tried for a step, and two more for each of its tasks."""
+"""The number of nodes that are tried for a step, besides two for each of its tasks."""
 FEW_NODES = 4
-"""Of a large cluster."""
+"""The same for a large cluster."""
 ATTEMPTS = 2
-"""So many failed offers end the action: who does not fit keeps asking in every cycle."""
+"""The number of failed offers that end the action: what does not fit asks in every cycle."""
 WHOLE_ACTION = ("consolidate",)
 """The key of the action among the searches of a cycle that failed."""
 
@@ -223,4 +223,4 @@ CONSOLIDATE = Rule(
     served=preemptors.most_served,
 )
 CONSOLIDATE_FOR_ENTITLED = replace(CONSOLIDATE, refuses=_refuses_over_quota)
-"""For those within their fair share."""
+"""The rule for work within its fair share."""

@@ -202,7 +202,7 @@ def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
 
 
 Overdrawn = list[int]
-"""How far the places of a unit are overcommitted, see ``FreeCapacity.overdrawn``."""
+"""The amounts by which the places of a unit are overcommitted."""
 
 
 def overcommitted(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:

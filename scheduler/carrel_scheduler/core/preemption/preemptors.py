@@ -23,11 +23,11 @@ from carrel_scheduler.core.preemption.group_quotas import with_headroom
 from carrel_scheduler.core.work.jobs import Job
 
 LOOKS = 24
-"""At least so many rows are offered in a cycle."""
+"""The least number of rows that are offered in a cycle."""
 FEW = 2
-"""So many rows are offered where victims of both rules are sought, unless there are few victims."""
+"""The rows offered where victims of both rules are sought, unless there are few victims."""
 COMBINING = 4
-"""In one of so many cycles both rules are tried together, where there is much to look at."""
+"""Both rules are tried together in one of so many cycles, where there is much to look at."""
 SEARCH_BUDGET = 6_000
 """Tasks in the cluster times failed searches: so many of an action in one cycle.
 

@@ -25,7 +25,7 @@ SumsBelow = list[tuple[int, Triple]]
 """Priorities, ascending, and what all lower ones hold."""
 NONE_GONE: Victims = (0, 0, 0, 0)
 Amounts = Callable[[int], Triple]
-"""By the slot of a queue."""
+"""Amounts by the slot of a queue."""
 
 
 class PriorityGuarantees:

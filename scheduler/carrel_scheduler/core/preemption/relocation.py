@@ -24,7 +24,7 @@ from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.tasks import devices_of
 
 PLACES = 16
-"""So many places for a MIG instance are tried on a node."""
+"""The most places for a MIG instance that are tried on a node."""
 
 
 @dataclass(frozen=True, slots=True)

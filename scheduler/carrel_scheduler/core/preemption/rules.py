@@ -213,5 +213,5 @@ RECLAIM = Rule("reclaim", preemptors.for_reclaim, _find_reclaim, not_delayed_rec
 RECLAIM_IN_GROUP = Rule(
     "reclaim_in_group", preemptors.for_reclaim_in_group, _find_in_groups, not_delayed_reclaim
 )
-"""By quotas in groups of nodes."""
+"""The rule of quotas in groups of nodes."""
 PREEMPT = Rule("preempt", preemptors.for_preempt, _find_preempt)

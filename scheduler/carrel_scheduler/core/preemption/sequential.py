@@ -22,7 +22,7 @@ from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job
 
 MANY = 8
-"""With so many victims it pays to ask first whether all of them would do."""
+"""The number of victims from which it is asked first whether all of them would do."""
 
 
 def nobody(_unit: EvictionUnit) -> bool:

@@ -80,7 +80,7 @@ def who_may_give(reclaim: ReclaimRequest, victims: Iterable[Job]) -> list[Job]:
 
 
 ALL_OF_ONE = (ReleasedTasks((0,), core=True),)
-"""How a workload of one task gives."""
+"""The steps of a workload of one task."""
 
 
 class Victim:
@@ -339,7 +339,7 @@ def _levels(queue: Counts, priority: Counts) -> Counts:
 
 
 FEW = 4096
-"""Up to so many are compared."""
+"""The most victims that are compared."""
 DIGIT = 16
 SIGN = (1 << 63) - 1
 

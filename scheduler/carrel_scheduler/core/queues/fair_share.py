@@ -144,7 +144,7 @@ def _by_past(weights: list[int], places: list[int], past: Past) -> list[int]:
 
 Row = list[int]
 KnownKeys = dict[int, tuple[tuple[object, ...], tuple[int, ...]]]
-"""By slot: what a place in the order of service followed from, and the place."""
+"""By slot: the inputs of a place in the order of service, and the place."""
 
 
 @dataclass(slots=True)

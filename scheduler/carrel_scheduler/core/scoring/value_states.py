@@ -27,9 +27,9 @@ QUANTUM = 50
 ROUNDING = 1e-9
 MOST_KEPT = 256
 FEW = 8
-"""So many nodes are compared one by one sooner than as arrays."""
+"""The number of nodes up to which comparing one by one is faster than as arrays."""
 SINGLY = 5
-"""And so many are valued one by one sooner."""
+"""The number of nodes up to which valuing one by one is faster."""
 EQUAL = 1e-6
 """A smaller difference of V between devices is none."""
 IMPOSSIBLE = -np.inf

@@ -25,7 +25,7 @@ from carrel_scheduler.core.resources import MILLI
 CPU_STEP = 500
 MOST_STEPS = 512
 FEW = 32
-"""Up to so many nodes, few large operations cost less than many small ones."""
+"""The number of nodes up to which few large operations cost less than many small ones."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -196,7 +196,7 @@ Need = tuple[int, int, int]
 Change = tuple[tuple[int, ...], tuple[float, ...]]
 """The change of the counts and of the amounts of a node by a placement."""
 State = tuple[list[int], list[float], int]
-"""Of a node: its counts as places in the table, its amounts, its group."""
+"""The state of a node: its counts as places in the table, its amounts, its group."""
 
 
 class Single:

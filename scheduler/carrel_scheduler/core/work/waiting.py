@@ -22,7 +22,7 @@ Times = npt.NDArray[np.float64]
 Key = tuple[int, int, int, Preemptibility, str]
 
 FEW = 64
-"""So many rows are looked at by themselves, without the whole columns."""
+"""The number of rows that are looked at by themselves, without the whole columns."""
 PARTS = 4
 """One of so many rows are put in order by themselves, where the order of all is not known."""
 

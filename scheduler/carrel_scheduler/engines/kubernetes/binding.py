@@ -69,7 +69,7 @@ def _claimed(decision: BindVolume) -> dict[str, Any]:
 NO_LEASE_YET = "no params found"
 """The API server's answer while its policies do not know of the lease yet."""
 CONFLICT_PAUSES: Final = Pauses(0.02, 1.0, 7)
-"""Between tries for a task's pod that others write at the same moment."""
+"""Pauses between tries for a task's pod that others write at the same moment."""
 _MOST_DIGITS = 4
 _encode = msgspec.json.Encoder().encode
 

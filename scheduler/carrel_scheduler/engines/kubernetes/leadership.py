@@ -119,9 +119,9 @@ def micro_time(now: float) -> str:
 
 
 SEEN_SECONDS: Final = 10.0
-"""So long it is waited for that the policy knows of a new leader."""
+"""Seconds after which the policy is taken to know a new leader."""
 WRITTEN_SECONDS: Final = 0.5
-"""So long what the server just gave up may take to be written all the same."""
+"""Seconds within which the server may still write what it just gave up."""
 PROBE_SECONDS: Final = 0.1
 NOBODY: Final = "carrel-probe-that-is-never-there"
 

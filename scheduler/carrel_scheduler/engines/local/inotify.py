@@ -23,7 +23,7 @@ WRITER_CLOSED: Final = int(flags.CLOSE_WRITE)
 MOVED_IN: Final = int(flags.MOVED_TO)
 CREATED: Final = int(flags.CREATE)
 POLL_SECONDS: Final = 0.5
-"""Between polls of folders that cannot be watched, and between calls of a listener that fails."""
+"""The interval of polls of folders that cannot be watched, and of calls of a failing listener."""
 _HINTS: Final = {
     errno.EMFILE: "raise fs.inotify.max_user_instances",
     errno.ENFILE: "raise fs.file-max",

@@ -31,7 +31,7 @@ QUEUED_PIECES: Final = 4
 LOOK_SECONDS: Final = 0.02
 DRAIN_STEPS: Final = 5
 DRAIN_SECONDS: Final = 0.5
-"""How long output is waited for once a command has ended: processes that it left may hold it."""
+"""Seconds for which output is awaited after a command ended: its children may hold it."""
 # The name takes the place of the machine's in whatever prompt the shell's own files set up.
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 

@@ -21,7 +21,7 @@ from carrel_schema.history import PlaceUse
 WAITING: Final = "pending"
 GIVING_WAY: Final = "preempting"
 MICROSECONDS: Final = 1_000_000
-"""Of a second."""
+"""Microseconds in a second."""
 
 
 def microseconds_of(seconds: float) -> int:

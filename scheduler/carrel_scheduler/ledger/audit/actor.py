@@ -77,7 +77,7 @@ class Actor:
 
 
 ACTOR: Final[ContextVar[Actor | None]] = ContextVar("actor", default=None)
-"""Of the present task; ``None``: the scheduler itself."""
+"""The actor of the present task; ``None``: the scheduler itself."""
 
 
 def begin(actor: Actor | None) -> None:

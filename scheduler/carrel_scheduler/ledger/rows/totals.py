@@ -42,10 +42,10 @@ from carrel_scheduler.ledger.rows.history import SPAN_COLUMNS
 from carrel_scheduler.ledger.rows.tables import transitions, workload_totals
 
 AMOUNTS: Final = ("gpu", "borrowed", "cpu", "memory")
-"""Of ``Allocated``, those that take two columns."""
+"""The fields of ``Allocated`` that take two columns."""
 LOW_BITS: Final = 32
 MOST_DEPARTMENTS: Final = 64
-"""With more of them the database groups by project: each is one more condition for every sum."""
+"""The number of departments from which the database groups by project: each is a condition."""
 LONG_SECONDS: Final = 60 * 86_400.0
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "department": ("project",),
@@ -57,7 +57,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "node-group": ("node_group",),
 }
 _MARKS: Final = {"gpu-type": "of_gpu_type", "node-group": "of_node_group"}
-"""In which rows a workload counts as one; ``of_workload`` for other groupings."""
+"""The marks of rows in which a workload counts as one; ``of_workload`` for other groupings."""
 _t = workload_totals.c
 
 

@@ -50,7 +50,7 @@ _SUBJECTS: Final[Mapping[RuleName, str]] = {
     "gpu-unhealthy": "GPU {{ $labels.gpu }} of {{ $labels.node }}",
     "starved-queue": "project {{ $labels.project }}",
 }
-"""Which one it is, as a template of Prometheus; not said: the platform."""
+"""The subject as a template of Prometheus; none: the platform."""
 
 _FAILED: Final = '{code=~"5.."}'
 _UNSERVED: Final = '{status="5xx"}'
@@ -87,7 +87,7 @@ _PARTS: Final[Mapping[str, tuple[str, str, str, str]]] = {
     ),
 }
 _SEVERITY: Final = "{{ $labels.severity }}"
-"""Of what the scheduler tells: the one that administrators set there."""
+"""The severity that administrators set for what the scheduler reports."""
 _SEVERITIES: Final = {"CarrelSchedulerDown": "critical"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 PanelKind = Literal["stat", "timeseries", "table", "bargauge"]
 COLUMNS: Final = 24
 SCHEMA: Final = 39
-"""Of Grafana 10; newer ones read it."""
+"""The version of Grafana 10's boards; newer ones read it."""
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _HEIGHTS: Final[dict[PanelKind, int]] = {"stat": 4, "timeseries": 8, "table": 9, "bargauge": 8}
 

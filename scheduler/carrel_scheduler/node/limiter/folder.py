@@ -14,7 +14,7 @@ from typing import Final
 MIB: Final = 1024 * 1024
 GPUS: Final = 16
 FOLDER: Final = "/dev/carrel-gpu"
-"""Where a task finds the files; written into the library, too."""
+"""The folder in which a task finds the files; also written into the library."""
 USAGE_BYTES: Final = 384 + 512 * (8 + 8 * GPUS)
 _USED_AT: Final = 128
 _OVERHEAD_AT: Final = _USED_AT + 8 * GPUS

@@ -23,10 +23,10 @@ from carrel_schema.objects import WorkloadSpec
 
 OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
 MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi.member")
-"""Of an MPI gang only the first member runs the command of the work; the others run this."""
+"""The command of the members of an MPI gang except the first, which runs that of the work."""
 
 AddressOf = Callable[[CachedWorkload, int], str]
-"""Where a member is for the others, by its index."""
+"""The address of a member for the others, by its index."""
 
 
 def subdomain(entry: CachedWorkload) -> str:

@@ -19,7 +19,7 @@ from carrel_schema.objects import Workload
 
 MOST_LOOKED_AT = 500
 COPIES = "copies"
-"""Where kept checkpoints lie, unlike those of work."""
+"""The folder of kept checkpoints, apart from those of work."""
 
 
 class UnknownSource(Exception):  # noqa: N818 - an outcome to tell

@@ -25,13 +25,13 @@ from carrel_schema.objects import (
 
 PAUSES = Pauses(5.0, 300.0)
 LOSSES_AT_MOST = 50
-"""So often in a row an attempt may be lost before the workload fails: some hours of tries."""
+"""The number of losses in a row after which the workload fails: some hours of tries."""
 STEADY_SECONDS = 600.0
-"""After a run of so many seconds the next loss counts as the first."""
+"""The length of a run after which the next loss counts as the first."""
 APPLICATION_RETRIES = 0
 """The retries of application errors: another attempt would fail alike."""
 ELSEWHERE_SECONDS = 1.0
-"""Before it asks for another place: what stood against the last one is known by then."""
+"""The pause before it asks for another place, so that changes of the last one are known."""
 
 
 DRAIN, EVICT = "drain", "evict"

@@ -228,7 +228,7 @@ def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None
 
 
 AVOIDED_NODES = 3
-"""Of so many nodes where attempts failed, the latest, others are taken first."""
+"""The number of nodes of failed attempts, the latest, that are taken last."""
 AVOIDED_DEVICES = 64
 """The same of GPUs, of those nodes whose GPUs are known one by one."""
 _AWAY = (NodeHealth.SILENT, NodeHealth.GONE)

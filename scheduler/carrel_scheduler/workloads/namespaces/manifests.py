@@ -27,7 +27,7 @@ METADATA: Final = (
     "fd20:ce::254/128",  # Google over IPv6
     "fe80::/10",
 )
-"""Where clouds give a machine its credentials."""
+"""The addresses at which clouds give a machine its credentials."""
 NODE_DNS: Final = "169.254.20.10/32"
 """The usual address of a node's own cache of names."""
 DNS_PORTS: Final = (53, 5353)

@@ -31,7 +31,7 @@ from carrel_schema.scopes import Scope, scopes_over
 
 NAME: Final = "carrel"
 Versions = tuple[tuple[Scope, str, int, float], ...]
-"""Which policies, as of which change."""
+"""The policies, each as of its last change."""
 
 
 def workload_policy(project: str, spec: WorkloadPolicySpec) -> Manifest:

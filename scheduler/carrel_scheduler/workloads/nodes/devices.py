@@ -41,7 +41,7 @@ from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
 UNLIKE_HOPS = 9
-"""Between GPUs of different models, farther than any of one model."""
+"""The distance between GPUs of different models, farther than any of one model."""
 
 
 class WithheldDevices:

@@ -55,7 +55,7 @@ NO_TRACE: Final = "no trace of it was found"
 # Nobody else would do what was ordered: an engine that cannot do it is asked again without end.
 PAUSES: Final = Pauses(0.5, 60.0)
 SHOWN_FROM: Final = 2
-"""After so many failures in a row the status shows why."""
+"""The number of failures in a row from which the status shows why."""
 
 
 class HubStarter(Protocol):

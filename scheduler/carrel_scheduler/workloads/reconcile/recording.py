@@ -147,7 +147,7 @@ class Recorder:
 
 
 FLUSH_SECONDS = 1.0
-"""Of one job by name, and as many parameters: its status has all, and everybody reads that."""
+"""The interval at which reported values are written."""
 
 
 class TooManyMetrics(Exception):  # noqa: N818 - an outcome to tell

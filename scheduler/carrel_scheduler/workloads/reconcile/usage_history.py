@@ -18,9 +18,9 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.state.events import UsedLately
 
 HALF_LIVES: Final = 8
-"""So far back the ledger is read: what is older counts less than 1 in 256."""
+"""How far the ledger is read back: what is older counts less than 1 in 256."""
 PIECES: Final = 4
-"""Of a half-life: inside a piece all use counts the same."""
+"""Pieces of a half-life: inside a piece all use counts the same."""
 MIB: Final = 1 << 20
 MILLION: Final = 1_000_000
 

@@ -32,7 +32,7 @@ USAGE_SECONDS = 300.0
 BUDGET_SECONDS = 60.0
 
 MetAt = Callable[[CachedWorkload, int], Awaitable[frozenset[int]]]
-"""From a gang and a port to the indices of those of its members who have joined there."""
+"""A function from a gang and a port to the indices of the members who have joined there."""
 
 
 async def watch_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:

@@ -35,7 +35,7 @@ from carrel_schema.objects import (
 LOWEST: Final = min(NAMED.values())
 """The priority of work under a budget that is used up, where the budget lowers it."""
 CLAIM_SECONDS: Final = 120.0
-"""So long the allocation of a workspace waits for the Hub."""
+"""Seconds for which the allocation of a workspace waits for the Hub."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ FINAL: Final[frozenset[Phase]] = frozenset({"succeeded", "failed"})
 AT_REST: Final[frozenset[Phase]] = FINAL | {"stopped"}
 
 TOKEN_SECONDS: Final = 60.0
-"""So long after the end a task's last report may come in."""
+"""Seconds after its end in which a task's last report may come in."""
 
 
 def has_token(status: WorkloadStatus, now: float) -> bool:

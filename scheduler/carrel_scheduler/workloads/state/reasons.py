@@ -115,7 +115,7 @@ _TAKERS = {
     "improve": "its own wish for another type of GPUs",
     "evict": "whoever looks after the cluster",
 }
-"""For what work is evicted under rules without a preemptor."""
+"""The preemptor in words, for evictions under rules without one."""
 
 
 def _taker(last: Preemption) -> str:

@@ -33,7 +33,7 @@ FreeDevices = NDArray[np.integer]
 """(D, N) free thousandths of every device of every node, of any integer type."""
 
 MANY: Final = 1 << 30
-"""More tasks than any node holds."""
+"""A number of tasks that no node holds."""
 
 
 @dataclass(frozen=True, slots=True)

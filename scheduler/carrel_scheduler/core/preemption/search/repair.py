@@ -17,9 +17,9 @@ from carrel_scheduler.core.preemption.search.budgets import UnitBudgets
 from carrel_scheduler.core.preemption.search.places import Places, cheapest
 
 PRICED = 18
-"""So many rounds of prices."""
+"""The number of rounds of prices."""
 REPAIRED = 4
-"""In one of so many rounds a choice that breaks budgets is repaired, which takes the most time."""
+"""A choice that breaks budgets is repaired in one of so many rounds, as that takes most time."""
 _SCALE = 1 << 44
 """Costs are scaled up to so much in sum: prices are integers."""
 _DEAREST = 1 << 40

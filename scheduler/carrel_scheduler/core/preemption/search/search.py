@@ -36,9 +36,9 @@ from carrel_scheduler.core.preemption.search.places import Places, cheapest, pla
 from carrel_scheduler.core.preemption.search.repair import cheapest_legal, with_shared_units
 
 FEW = 20
-"""So many units can be looked at in every combination."""
+"""The number of units up to which every combination is looked at."""
 STEPS = 2000
-"""So many steps the exact search takes at most: the same question has the same answer."""
+"""The most steps of the exact search: the same question has the same answer."""
 
 
 def search(request: GangRequest, layout: Layout) -> Answer:
@@ -295,7 +295,7 @@ class ExactSearch:
 
 
 MOST_TRIED = 1 << 14
-"""So many units are tried at most when a set is pruned."""
+"""The most units that are tried when a set is pruned."""
 
 
 def pruned(request: GangRequest, layout: Layout, units: Counts, base: Counts) -> Counts | None:

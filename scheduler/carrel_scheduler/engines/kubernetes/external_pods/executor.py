@@ -49,9 +49,9 @@ log = logging.getLogger(__name__)
 ROWS_SECONDS: Final = 0.5
 EVICT_PAUSES: Final = Pauses(1.0, 15.0)
 EVICT_TRIES: Final = 5
-"""So many retries of an eviction that is refused for the moment; then the reconciler is told."""
+"""The retries of an eviction that is refused for now, before the reconciler is told."""
 EVICT_AGAIN_SECONDS: Final = 60.0
-"""Between tries after that."""
+"""The pause between tries after that."""
 Notification = ReportPending | ReportEvent | Nominate
 
 

@@ -59,7 +59,7 @@ from carrel_scheduler.quarantine import Quarantine
 log = logging.getLogger(__name__)
 
 RETURN_SECONDS: Final = 60.0
-"""So long the next pod of an evicted one is awaited."""
+"""Seconds for which the next pod of an evicted one is awaited."""
 
 
 def reconcile_workload(current: "ReconcilePass", workload: ExternalWorkload) -> None:

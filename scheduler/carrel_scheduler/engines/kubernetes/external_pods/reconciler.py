@@ -44,7 +44,7 @@ from carrel_schema.answers import DeviceHolder
 from carrel_schema.objects import NodeGroupLists, Workload
 
 HELD_SECONDS: Final = 5.0
-"""So long an allocation is kept for a pod that its controller has not created again yet."""
+"""Seconds for which an allocation is kept for a pod that its controller has not recreated yet."""
 
 
 USUAL_LEVELS: Final[Sequence[str]] = (

@@ -42,7 +42,7 @@ DISRUPTED: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
 KIND: Final = "PodGroup"
 MOST_AT_ONCE: Final = 20
-"""So many groups are written in one look; the others follow in the next."""
+"""The most groups that are written at a time; the others follow."""
 Key = tuple[str, str]
 """Namespace and name of a group."""
 Said = tuple[bool, str, str]

@@ -18,13 +18,13 @@ class How(StrEnum):
     """The effect of a kind on its pods."""
 
     EACH = "each"
-    """Every pod is a workload of its own: it runs whether or not its siblings do."""
+    """Each pod is a workload of its own: it runs whether or not its siblings do."""
     TOGETHER = "together"
-    """Its pods start together."""
+    """The pods start together."""
     BELOW = "below"
     """The owner only makes owners of pods: the next owner down decides."""
     NEVER = "never"
-    """Its pods are not ours to place."""
+    """The pods are not placed by Carrel."""
 
 
 class RoleLayout(StrEnum):

@@ -123,7 +123,7 @@ def as_counted(grouping: Grouping, counted: Counted) -> Grouping:
 
 SAID_QUEUE: Final = "queue"
 PREEMPTION_POLICY: Final = "preemptionPolicy"
-"""Both stand for a field of an owner or group, as if it were a label."""
+"""Fields of an owner or group, as if they were labels."""
 PROJECT_ALIASES: Final = (
     "run.ai/queue",
     "runai/queue",
@@ -142,11 +142,11 @@ PREEMPTIBLE_ALIASES: Final = ("kai.scheduler/preemptibility", "run.ai/preemptibi
 MIN_MEMBERS: Final = f"{GROUP}/min-members"
 MIN_MEMBERS_ALIASES: Final = ("kai.scheduler/batch-min-member",)
 NEVER_SECONDS: Final = 10 * 365 * 86400.0
-"""How long work of a class that never preempts waits before it may."""
+"""The wait of work of a class that never preempts."""
 MOST_PRIORITY: Final = 2**31 - 1
 """Kubernetes knows no higher one."""
 MOST_PODS: Final = 100_000
-"""More pods than this nobody waits for."""
+"""The largest number of pods that a group waits for."""
 _MOST_DIGITS: Final = 11
 _MOST_SHOWN: Final = 40
 _YES: Final = ("true", "yes", "preemptible")

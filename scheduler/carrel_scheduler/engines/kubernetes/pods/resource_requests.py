@@ -49,7 +49,7 @@ MOST_CORES: Final = 1_000_000
 MOST_GPUS: Final = 65_536
 MOST_BYTES: Final = 2**50
 MOST_PIECES: Final = 2**40
-"""More than any node has, and so little that sums over all pods fit into 64 bits."""
+"""An amount that no node has; sums over all pods still fit into 64 bits."""
 
 Nanos = dict[str, int]
 """Resource name -> billionths."""

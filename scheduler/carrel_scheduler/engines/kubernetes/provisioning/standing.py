@@ -12,9 +12,9 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
 )
 
 AGAIN: Final = Pauses(60.0, 1800.0)
-"""After a request that failed; doubled with each in a row."""
+"""The pause after a request that failed; doubled with each in a row."""
 FITS_SECONDS: Final = 900.0
-"""So long after nodes were made ready the work may take to start there."""
+"""Seconds that work may take to start on nodes that were made ready for it."""
 GIVEN_UP: Final = ("Failed", "CapacityRevoked", "BookingExpired")
 PROVISIONED: Final = "Provisioned"
 

@@ -22,7 +22,7 @@ POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate")
 OURS: Final = f"{names.MADE_BY}={names.MADE_BY_US},{names.WORKLOAD_UID}"
 """Selects what this scheduler made."""
 MOST_SETS: Final = 32
-"""So many sets of pods a request has at most."""
+"""The most sets of pods in a request."""
 _NAME: Final = re.compile(r"carrel-[0-9a-f]{24}-([1-9][0-9]{0,8})")
 
 

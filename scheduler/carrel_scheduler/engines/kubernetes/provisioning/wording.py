@@ -10,7 +10,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
 )
 
 LONGEST = 300
-"""So many characters of others' messages are passed on."""
+"""The most characters of others' messages that are passed on."""
 
 
 def waits(what: str) -> NodeRequestNote:

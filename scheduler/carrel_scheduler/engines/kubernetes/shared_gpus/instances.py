@@ -32,9 +32,9 @@ from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport
 
 ORDER_SECONDS: Final = 90.0
-"""For which a start waits for its instance."""
+"""Seconds for which a start waits for its instance."""
 ANSWER_SECONDS: Final = 10.0
-"""After which an agent is answered that nothing is wanted."""
+"""Seconds after which an agent is answered that nothing is wanted."""
 SILENT_SECONDS: Final = 60.0
 
 

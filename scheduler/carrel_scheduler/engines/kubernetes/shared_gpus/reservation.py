@@ -38,10 +38,10 @@ from carrel_schema.shared_gpus import VISIBLE
 
 GPU: Final = "nvidia.com/gpu"
 PLACED_BY: Final = "carrel-gpu-reservations"
-"""Its ``schedulerName``: a name that nobody schedules for; it is bound where it belongs."""
+"""The ``schedulerName`` of reservation pods: no scheduler has it; they are bound by name."""
 FINDS: Final = "find-gpu"
 GRACE_SECONDS: Final = 600
-"""For which a reservation that somebody deletes goes on holding its GPU, at most."""
+"""Seconds for which a reservation that somebody deletes keeps its GPU, at most."""
 SCRIPT: Final = f"""\
 nvidia-smi --query-gpu=uuid,memory.total --format=csv,noheader,nounits 2>/dev/null \\
   > /dev/termination-log || printf '%s' "${VISIBLE}" > /dev/termination-log

@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 LOST: Final = "GpuReservationLost"
 """Reason of a pod that is evicted because its GPU may be given to others."""
 AGAIN: Final = Pauses(0.5, 15.0)
-"""Between tries of what the cluster refuses."""
+"""Pauses between tries of what the cluster refuses."""
 ROOM_SECONDS: Final = 60.0
 CONFIRM_SECONDS: Final = 30.0
 

@@ -32,9 +32,9 @@ from carrel_scheduler.kube.resources import PODS
 from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS, mig_resource
 
 PAUSES: Final = Pauses(0.1, 1.0, 40)
-"""Between looks for free devices: some half a minute together."""
+"""Pauses between looks for free devices: half a minute in all."""
 FREEING: Final = Pauses(0.5, 15.0, 8)
-"""Between tries to free what an ended task had."""
+"""Pauses between tries to free the devices of an ended task."""
 NOTHING: Final[Mapping[str, str]] = {}
 log = logging.getLogger(__name__)
 

@@ -141,7 +141,7 @@ def _devices(task: TaskSpec) -> dict[str, str]:
 
 MOST_BYTES: Final = 900 * 1024
 _DOCKER_HUB: Final = "https://index.docker.io/v1/"
-"""How files of registry credentials name Docker Hub."""
+"""The name of Docker Hub in files of registry credentials."""
 
 
 def payload_secret(task: TaskSpec, pod_uid: str) -> dict[str, Any] | None:

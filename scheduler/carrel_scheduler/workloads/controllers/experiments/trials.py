@@ -27,7 +27,7 @@ T = TypeVar("T")
 Values = Sequence[tuple[int | None, float]]
 MOST_BYTES: Final = 64 * 1024
 TOLD_SECONDS: Final = 1.0
-"""How often an experiment's counts are brought up to date while workers report ends."""
+"""The interval at which an experiment's counts are updated while workers report ends."""
 
 
 class Composites(Protocol):

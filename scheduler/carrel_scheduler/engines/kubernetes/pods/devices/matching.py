@@ -28,9 +28,9 @@ from carrel_scheduler.engines.kubernetes.pods.selectors import HARD, tolerated
 from carrel_scheduler.engines.kubernetes.pods.types import Toleration
 
 MOST_CHOICES: Final = 8
-"""So many combinations of alternatives are tried: each costs a look at all nodes."""
+"""The most combinations of alternatives that are tried: each costs a look at all nodes."""
 MOST_VALUES: Final = 64
-"""So many combinations of values of attributes are tried on a node."""
+"""The most combinations of values of attributes that are tried on a node."""
 MOST_DEVICES: Final = 32
 """A claim is given no more, whoever allocates it; nor are the claims of a pod together."""
 
@@ -150,7 +150,7 @@ def _ask(
 
 
 MOST_STEPS: Final = 2_000
-"""So many choices are tried where devices of one match share counters."""
+"""The most choices that are tried where devices of one match share counters."""
 
 
 def match(

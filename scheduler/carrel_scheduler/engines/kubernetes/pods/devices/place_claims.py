@@ -42,7 +42,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.shared_gpus import RESOURCE
 
 SERVED: Final = (RESOURCE, *GPU_RESOURCES)
-"""By which names containers ask for GPUs, or for parts of such."""
+"""Names of resources by which containers ask for GPUs, or for parts of them."""
 
 
 @dataclass(frozen=True, slots=True)
