@@ -262,7 +262,7 @@ def department_row(department: Department, projects: Sequence[Project]) -> list[
 
 
 def beyond(use: ProjectUse, quota: Amounts) -> ProjectUse:
-    """A department's use; the part beyond its own quota counts as over quota."""
+    """A department's use; the part beyond its own quota counts as borrowed."""
     if quota.gpus is None:
         return msgspec.structs.replace(use, gpus_borrowed=0.0)
     borrowed = max(0.0, use.gpus_allocated - quota.gpus)

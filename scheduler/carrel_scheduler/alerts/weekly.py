@@ -97,7 +97,7 @@ def report_of(
         width = max((len(one.key) for one in most), default=0)
         rows = [
             f"  {one.key:<{width}}  {one.gpu_seconds / HOUR:>10,.1f} GPU-h"
-            f"  {one.borrowed_gpu_seconds / HOUR:>9,.1f} over quota"
+            f"  {one.borrowed_gpu_seconds / HOUR:>9,.1f} borrowed"
             f"  {one.gpu_idle_seconds / HOUR:>9,.1f} idle  {one.workloads:>5} jobs"
             for one in most
         ]

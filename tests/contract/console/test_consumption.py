@@ -51,7 +51,7 @@ async def test_curves_and_csv_are_of_the_same_time(ada: Visitor) -> None:
 
 async def test_gpu_types_and_groups_of_nodes_are_offered(ada: Visitor) -> None:
     page = await ada.get("usage?by=gpu-type&days=7")
-    assert (page.status, "GPU type GPU-hours Over quota" in page.words) == (200, True)
+    assert (page.status, "GPU type GPU-hours Borrowed" in page.words) == (200, True)
     assert all(f"usage?by={by}" in page.text for by in ("gpu-type", "node-group", "workload"))
     table = await ada.get("usage.csv?by=node-group&days=7")
     assert table.text.startswith("node-group\n")
