@@ -19,7 +19,7 @@ from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s import access
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import As, make_namespace, until
+from k8s.ours import ApiUser, make_namespace, until
 from k8s.stores import PROJECTS, remove_everything
 
 ACCOUNTS: Final = "system:serviceaccount:carrel-system"
@@ -33,9 +33,9 @@ RBAC: Final = "rbac.authorization.k8s.io"
 LIMITS: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def somebody(plane: ControlPlane, who: str) -> As:
-    """Requests of one of them."""
-    return As(plane, *WHO[who])
+def somebody(plane: ControlPlane, who: str) -> ApiUser:
+    """Requests as one of the accounts."""
+    return ApiUser(plane, *WHO[who])
 
 
 @pytest.fixture(scope="module")

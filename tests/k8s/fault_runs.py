@@ -28,7 +28,7 @@ KILLS_APART: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryResult:
     """The result of a story.
 
     Attributes:
@@ -63,7 +63,7 @@ class Runs:
         self.namespace = "carrel-system"
         install(self.plane, Kubectl(programs["kubectl"], self.kubeconfig), self.namespace)
 
-    async def tell(self, seed: int) -> Told:
+    async def tell(self, seed: int) -> StoryResult:
         """Run one story. Raises what it finds wrong."""
         breaks: dict[str, Break] = {"compaction": self._compact}
         if seed % KILLS_APART == 0:
@@ -92,7 +92,7 @@ class Runs:
                     for replica in replicas:
                         await replica.close()
         kills = tuple(kill for replica in replicas for kill in replica.kills)
-        return Told(
+        return StoryResult(
             settled, kills, sum(replica.number for replica in replicas), tuple(story.told), logs
         )
 

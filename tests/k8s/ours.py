@@ -29,7 +29,7 @@ _APPLIED: Final[set[tuple[str, Path]]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CommandResult:
     """The result of a program."""
 
     code: int
@@ -43,7 +43,7 @@ class Kubectl:
     def __init__(self, program: Path, kubeconfig: Path) -> None:
         self._command = [str(program), f"--kubeconfig={kubeconfig}"]
 
-    def run(self, *words: str, given: str = "") -> Told:
+    def run(self, *words: str, given: str = "") -> CommandResult:
         """Run it and tell what it said."""
         done = subprocess.run(
             [*self._command, *words],
@@ -53,7 +53,7 @@ class Kubectl:
             timeout=TIMEOUT_SECONDS * 2,
             check=False,
         )
-        return Told(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *words: str, given: str = "") -> str:
         """Run it and return what it prints; a failure is one of the test."""
@@ -61,14 +61,14 @@ class Kubectl:
         assert told.code == 0, told.error
         return told.out
 
-    def apply(self, *manifests: Mapping[str, Any], words: tuple[str, ...] = ()) -> Told:
+    def apply(self, *manifests: Mapping[str, Any], words: tuple[str, ...] = ()) -> CommandResult:
         """``kubectl apply`` of manifests."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
         return self.run("apply", *words, "-f", "-", given=text)
 
 
-class As:
-    """Requests as somebody, told as ``kubectl`` tells them; nothing is kept unless said."""
+class ApiUser:
+    """Requests as a user, with results as of ``kubectl``; dry runs unless ``kept``."""
 
     def __init__(
         self, plane: ControlPlane, user: str = "", groups: Sequence[str] = (), *, kept: bool = False
@@ -76,33 +76,33 @@ class As:
         self._plane, self._user, self._groups = plane, user, groups
         self._how = "fieldValidation=Strict" + ("" if kept else "&dryRun=All")
 
-    def create(self, manifest: Mapping[str, Any]) -> Told:
+    def create(self, manifest: Mapping[str, Any]) -> CommandResult:
         """Make an object."""
         return self._ask("POST", access.place(manifest), manifest)
 
     def patch(
         self, what: Resource, name: str, body: Mapping[str, Any], namespace: str = "", sub: str = ""
-    ) -> Told:
+    ) -> CommandResult:
         """Change an object, or a part of it, by what is to be merged."""
         return self._ask("PATCH", what.path(namespace, name, sub), body)
 
-    def delete(self, what: Resource, name: str, namespace: str = "") -> Told:
+    def delete(self, what: Resource, name: str, namespace: str = "") -> CommandResult:
         """Delete an object."""
         return self._ask("DELETE", what.path(namespace, name))
 
-    def get(self, what: Resource, namespace: str = "", name: str = "") -> Told:
+    def get(self, what: Resource, namespace: str = "", name: str = "") -> CommandResult:
         """Read an object, or all."""
         return self._ask("GET", what.path(namespace, name))
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Told:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> CommandResult:
         way = path if method == "GET" else f"{path}?{self._how}"
         try:
             told = self._plane.ask(method, way, body, user=self._user, groups=self._groups)
         except Refused as refused:
             said = json.loads(refused.text) if refused.text.startswith("{") else {}
             words = f"{said.get('reason')}: {said.get('message', refused.text)}"
-            return Told(refused.status, "", words)
-        return Told(0, json.dumps(told), "")
+            return CommandResult(refused.status, "", words)
+        return CommandResult(0, json.dumps(told), "")
 
 
 @pytest.fixture(scope="session")
@@ -160,9 +160,9 @@ async def client(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[KubeClien
 
 
 @pytest.fixture(scope="module")
-def trial(ours: ControlPlane) -> As:
+def trial(ours: ControlPlane) -> ApiUser:
     """The admin, whose requests keep nothing."""
-    return As(ours)
+    return ApiUser(ours)
 
 
 def make_namespace(plane: ControlPlane, name: str, **labels: str) -> None:

@@ -28,7 +28,7 @@ from carrel_schema.objects import Meta, Project, ProjectSpec
 from carrel_schema.scopes import Scope
 from k8s.access import kubeconfig
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import MARKS, As, Told, client, installed, kubectl, ours, until
+from k8s.ours import MARKS, ApiUser, CommandResult, client, installed, kubectl, ours, until
 from k8s.stores import KubernetesLedgers, ledgers
 
 __all__ = ["client", "installed", "kubectl", "ledgers", "ours"]
@@ -81,15 +81,15 @@ class Bench:
         await self.bindings.look()
         assert not list(self.quarantine.items)
 
-    def told(self, who: str, *groups: str) -> As:
+    def told(self, who: str, *groups: str) -> ApiUser:
         """Requests of somebody; nothing is kept."""
-        return As(self.plane, who, groups)
+        return ApiUser(self.plane, who, groups)
 
-    def create(self, who: str, project: str, kind: str = "Training", *groups: str) -> Told:
+    def create(self, who: str, project: str, kind: str = "Training", *groups: str) -> CommandResult:
         """Whether somebody may make work."""
         return self.told(who, *groups).create(work(who, project, kind))
 
-    def delete(self, who: str, project: str) -> Told:
+    def delete(self, who: str, project: str) -> CommandResult:
         """Whether somebody may end work."""
         return self.told(who).delete(TRAININGS, "rules-mine", f"carrel-{project}")
 

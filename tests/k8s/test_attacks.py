@@ -16,7 +16,7 @@ from carrel_scheduler.workloads.namespaces import manifests
 from k8s import access
 from k8s.attacks import RBAC, WHO, binding, cluster, default_account, namespace, pod, somebody
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import MARKS, As, installed, kubectl, ours
+from k8s.ours import MARKS, ApiUser, installed, kubectl, ours
 
 __all__ = ["cluster", "installed", "kubectl", "ours"]
 
@@ -28,10 +28,10 @@ class TestTheSchedulersToken:
     """What whoever steals it can not do."""
 
     @pytest.fixture
-    def scheduler(self, installed: ControlPlane) -> As:
+    def scheduler(self, installed: ControlPlane) -> ApiUser:
         return somebody(installed, "scheduler")
 
-    def test_it_makes_namespaces_of_projects_and_no_others(self, scheduler: As) -> None:
+    def test_it_makes_namespaces_of_projects_and_no_others(self, scheduler: ApiUser) -> None:
         assert scheduler.create(namespace("unheard")).code == 0
         labels = manifests.namespace("unheard")["metadata"]["labels"]
         enforce = "pod-security.kubernetes.io/enforce"
@@ -50,7 +50,7 @@ class TestTheSchedulersToken:
 
     @pytest.mark.parametrize("where", ["carrel-system", "kube-system", "theirs", "default"])
     def test_it_changes_and_ends_no_namespace_that_is_not_a_projects(
-        self, scheduler: As, where: str
+        self, scheduler: ApiUser, where: str
     ) -> None:
         for labels in (
             {"pod-security.kubernetes.io/enforce": "privileged"},
@@ -61,7 +61,7 @@ class TestTheSchedulersToken:
             assert "denied" in told.error, labels
         assert scheduler.delete(NAMESPACES, where).code
 
-    def test_it_loosens_no_projects_namespace(self, scheduler: As) -> None:
+    def test_it_loosens_no_projects_namespace(self, scheduler: ApiUser) -> None:
         for labels in (
             {"pod-security.kubernetes.io/enforce": "privileged"},
             {"pod-security.kubernetes.io/enforce": None},
@@ -79,10 +79,12 @@ class TestTheSchedulersToken:
         assert scheduler.patch(NAMESPACES, "carrel-vision", left).code == 0
 
     @pytest.mark.parametrize("where", ["kube-system", "carrel-system", "theirs", "default"])
-    def test_it_gives_itself_rights_in_no_other_namespace(self, scheduler: As, where: str) -> None:
+    def test_it_gives_itself_rights_in_no_other_namespace(
+        self, scheduler: ApiUser, where: str
+    ) -> None:
         assert "in the namespaces of projects only" in scheduler.create(binding(where)).error
 
-    def test_it_gives_three_roles_to_their_subjects_and_no_others(self, scheduler: As) -> None:
+    def test_it_gives_three_roles_to_their_subjects_and_no_others(self, scheduler: ApiUser) -> None:
         here = "carrel-bare"
         assert scheduler.create(binding(here)).code == 0
         group = {"kind": "Group", "apiGroup": RBAC, "name": "project-vision"}
@@ -105,7 +107,9 @@ class TestTheSchedulersToken:
             told = scheduler.create(wrong)
             assert "denied" in told.error or "forbidden" in told.error, wrong
 
-    def test_by_an_access_rule_it_gives_roles_of_people_and_no_others(self, scheduler: As) -> None:
+    def test_by_an_access_rule_it_gives_roles_of_people_and_no_others(
+        self, scheduler: ApiUser
+    ) -> None:
         here, name = "carrel-bare", "carrel-access-1"
         person = {"kind": "User", "apiGroup": RBAC, "name": "ada"}
         given = binding(here, "carrel-viewer", name=name, subjects=[person])
@@ -164,7 +168,7 @@ class TestTheSchedulersToken:
         assert "carrel" in told.error or "PodSecurity" in told.error
 
     def test_it_changes_and_ends_only_pods_that_it_places(
-        self, scheduler: As, installed: ControlPlane
+        self, scheduler: ApiUser, installed: ControlPlane
     ) -> None:
         for name, theirs in (("own", "carrel"), ("other", "default-scheduler")):
             made = pod("theirs", name=name, schedulerName=theirs)
@@ -196,7 +200,7 @@ class TestTheSchedulersToken:
                     installed.ask("POST", PODS.path(where, "any", kind), body, user=user)
                 assert refused.value.status != 404 or "denied" in refused.value.text
 
-    def test_secrets_of_others_stay(self, scheduler: As, installed: ControlPlane) -> None:
+    def test_secrets_of_others_stay(self, scheduler: ApiUser, installed: ControlPlane) -> None:
         secret = {"metadata": {"name": "pull"}, "stringData": {"a": "b"}}
         path = "/api/v1/namespaces/carrel-vision/secrets"
         access.make(installed, path, secret)

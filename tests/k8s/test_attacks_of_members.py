@@ -23,7 +23,7 @@ from k8s.attacks import (
     training,
 )
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import MARKS, As, Kubectl, installed, kubectl, ours, until
+from k8s.ours import MARKS, ApiUser, Kubectl, installed, kubectl, ours, until
 
 __all__ = ["cluster", "installed", "kubectl", "ours"]
 
@@ -36,13 +36,13 @@ class TestAMember:
     """With ``kubectl`` and the rights of a researcher."""
 
     @pytest.fixture
-    def ada(self, installed: ControlPlane) -> As:
+    def ada(self, installed: ControlPlane) -> ApiUser:
         return somebody(installed, "ada")
 
     @pytest.fixture
-    def admin(self, installed: ControlPlane) -> As:
+    def admin(self, installed: ControlPlane) -> ApiUser:
         """Whose objects are kept."""
-        return As(installed, "", kept=True)
+        return ApiUser(installed, "", kept=True)
 
     @pytest.mark.parametrize(
         "lent",
@@ -57,13 +57,15 @@ class TestAMember:
             {"environment": {"PYTHONPATH": "/evil"}},
         ],
     )
-    def test_a_tensorboard_is_lent_to_no_other_program(self, ada: As, lent: dict[str, Any]) -> None:
+    def test_a_tensorboard_is_lent_to_no_other_program(
+        self, ada: ApiUser, lent: dict[str, Any]
+    ) -> None:
         assert ada.create(board()).code == 0
         told = ada.create(board(**lent))
         assert told.code
         assert "a program of its own" in told.error
 
-    def test_it_is_lent_to_none_by_a_change_either(self, ada: As, admin: As) -> None:
+    def test_it_is_lent_to_none_by_a_change_either(self, ada: ApiUser, admin: ApiUser) -> None:
         assert admin.create(board(name="changed")).code == 0
         command = {"spec": {"command": ["/tmp/evil", "-I", "-m", "carrel.job.tensorboard"]}}
         told = ada.patch(BOARDS, "changed", command, "carrel-vision")
@@ -86,7 +88,7 @@ class TestAMember:
         ],
     )
     def test_what_controllers_say_is_said_by_nobody_else(
-        self, ada: As, admin: As, said: dict[str, Any]
+        self, ada: ApiUser, admin: ApiUser, said: dict[str, Any]
     ) -> None:
         assert ada.create(training(command=["true"])).code == 0
         assert "leave" in ada.create(training(command=["true"], **said)).error
@@ -96,7 +98,7 @@ class TestAMember:
         assert "leave" in told.error
         admin.delete(TRAININGS, "open", "carrel-vision")
 
-    def test_a_status_is_written_by_nobody_else(self, ada: As, admin: As) -> None:
+    def test_a_status_is_written_by_nobody_else(self, ada: ApiUser, admin: ApiUser) -> None:
         assert admin.create(training(command=["true"], name="open")).code == 0
         body = {"status": {"phase": "succeeded"}}
         told = ada.patch(TRAININGS, "open", body, "carrel-vision", "status")
@@ -110,7 +112,7 @@ class TestAMember:
         for name in ("open", "with-status"):
             admin.delete(TRAININGS, name, "carrel-vision")
 
-    def test_owners_are_references_that_controllers_write(self, ada: As) -> None:
+    def test_owners_are_references_that_controllers_write(self, ada: ApiUser) -> None:
         forged = training(command=["true"])
         reference = {
             "apiVersion": "carrel.dev/v1alpha1",
@@ -128,7 +130,7 @@ class TestWhoBringsPods:
     """Somebody with the role ``carrel-submitter``, and more: whatever changes a pod."""
 
     @pytest.fixture
-    def sue(self, installed: ControlPlane) -> As:
+    def sue(self, installed: ControlPlane) -> ApiUser:
         rules = [
             {"apiGroups": [""], "resources": ["pods", "pods/resize"], "verbs": ["*"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
@@ -171,11 +173,11 @@ class TestWhoBringsPods:
         ],
     )
     def test_marks_of_pods_are_the_schedulers(
-        self, sue: As, where: str, labels: dict[str, str], notes: dict[str, str]
+        self, sue: ApiUser, where: str, labels: dict[str, str], notes: dict[str, str]
     ) -> None:
         assert "leave them out" in sue.create(pod(where, labels, notes)).error
 
-    def test_no_pod_and_no_job_names_an_owner_of_its_choice(self, sue: As) -> None:
+    def test_no_pod_and_no_job_names_an_owner_of_its_choice(self, sue: ApiUser) -> None:
         reference = {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -196,7 +198,7 @@ class TestWhoBringsPods:
         assert "written by controllers" in sue.create(job).error
 
     def test_a_pod_that_runs_counts_as_when_it_was_placed(
-        self, sue: As, installed: ControlPlane, kubectl: Kubectl
+        self, sue: ApiUser, installed: ControlPlane, kubectl: Kubectl
     ) -> None:
         labels = {"carrel.dev/project": "vision", "kueue.x-k8s.io/queue-name": "vision", "app": "a"}
         spec = pod("carrel-vision", labels, name="runs")["spec"]

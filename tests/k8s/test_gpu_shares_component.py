@@ -13,7 +13,7 @@ import yaml
 from carrel_schema import shared_gpus
 from carrel_schema.names import MIG_PROFILE
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, As, Kubectl, kubectl, make_namespace, until
+from k8s.ours import DEPLOY, MARKS, ApiUser, Kubectl, kubectl, make_namespace, until
 
 __all__ = ["kubectl"]
 pytestmark = MARKS
@@ -21,11 +21,11 @@ COMPONENT = DEPLOY / "components" / "gpu-shares" / "policy.yaml"
 
 
 @pytest.fixture(scope="module")
-def component(plane: ControlPlane, kubectl: Kubectl) -> As:
+def component(plane: ControlPlane, kubectl: Kubectl) -> ApiUser:
     make_namespace(plane, "carrel-system")
     make_namespace(plane, "shares", **{"pod-security.kubernetes.io/enforce": "restricted"})
     kubectl("apply", "--server-side", "-f", str(COMPONENT))
-    trial = As(plane)
+    trial = ApiUser(plane)
     until(lambda: "carrel-gpu" in json.dumps(made(trial, a_pod())), "the policy is in force")
     return trial
 
@@ -56,7 +56,7 @@ def a_pod(container: Mapping[str, Any] = MappingProxyType({}), name: str = "") -
     }
 
 
-def made(trial: As, pod: dict[str, Any]) -> dict[str, Any]:
+def made(trial: ApiUser, pod: dict[str, Any]) -> dict[str, Any]:
     """The specification of the pod as the server would keep it."""
     told = trial.create(pod)
     assert told.code == 0, told.error
@@ -72,7 +72,7 @@ def within(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def test_it_adds_what_our_own_pods_have(component: As) -> None:
+def test_it_adds_what_our_own_pods_have(component: ApiUser) -> None:
     spec = made(component, a_pod())
     main, beside = spec["containers"]
     assert within(shared_gpus.variables(), main["env"])
@@ -83,7 +83,7 @@ def test_it_adds_what_our_own_pods_have(component: As) -> None:
     assert within(shared_gpus.limiter("carrel/trainer"), limiter)
 
 
-def test_another_container_may_be_named(component: As) -> None:
+def test_another_container_may_be_named(component: ApiUser) -> None:
     spec = made(component, a_pod(name="beside"))
     main, beside = spec["containers"]
     assert "env" not in main
@@ -91,7 +91,7 @@ def test_another_container_may_be_named(component: As) -> None:
 
 
 def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
-    component: As,
+    component: ApiUser,
 ) -> None:
     own = made(component, a_pod({"env": shared_gpus.variables()}))
     assert "initContainers" not in own
@@ -105,7 +105,7 @@ def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
 
 @pytest.mark.parametrize("asks", [{MIG_PROFILE: "3g.40gb"}, {"nvidia.com/mig-3g.40gb": "1"}])
 def test_who_asks_for_an_instance_is_told_which_one_and_has_no_limiter(
-    component: As, asks: dict[str, str]
+    component: ApiUser, asks: dict[str, str]
 ) -> None:
     one = a_pod()
     one["metadata"]["annotations"] = asks

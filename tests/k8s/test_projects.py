@@ -32,7 +32,7 @@ from carrel_schema.objects import (
 )
 from k8s import access
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import MARKS, As, client, kubectl, make_namespace, ours
+from k8s.ours import MARKS, ApiUser, client, kubectl, make_namespace, ours
 from k8s.stores import KubernetesLedgers, ledgers
 from unit.workloads.harness import SchedulerHarness
 
@@ -198,7 +198,7 @@ class TestNamespaces:
         self, namespaces: Namespaces, ours: ControlPlane, name: str
     ) -> None:
         make_namespace(ours, "carrel-system")
-        told = As(ours).create(
+        told = ApiUser(ours).create(
             {
                 "apiVersion": "carrel.dev/v1alpha1",
                 "kind": "Project",
@@ -474,7 +474,7 @@ class TestDraining:
         await harness.ends(uid, None, signal=15)
 
         async def gone() -> bool:
-            return "NotFound" in As(ours).get(kinds.PROJECT.resource, name="vision").error
+            return "NotFound" in ApiUser(ours).get(kinds.PROJECT.resource, name="vision").error
 
         await until(gone, "end of the project")
         assert await harness.phase(uid) == "stopped"

@@ -17,7 +17,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
     ProvisioningSettings,
 )
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, As, Kubectl, kubectl, make_namespace, until
+from k8s.ours import DEPLOY, ApiUser, Kubectl, kubectl, make_namespace, until
 from k8s.scheduling import ONLY, Site, running, site
 from k8s.test_scheduling import comes_to_be
 
@@ -97,7 +97,7 @@ def kind(plane: ControlPlane, kubectl: Kubectl) -> Iterator[Kubectl]:
         },
     }
     plane.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-    until(lambda: As(plane).get(resource).code == 0, "the kind")
+    until(lambda: ApiUser(plane).get(resource).code == 0, "the kind")
     yield kubectl
     kubectl("delete", "crd", f"{resource.plural}.{resource.group}")
 
@@ -205,7 +205,7 @@ def rights(plane: ControlPlane, kind: Kubectl) -> Iterator[None]:
 
 @pytest.mark.usefixtures("rights")
 def test_the_scheduler_makes_and_deletes_only_what_has_its_mark(plane: ControlPlane) -> None:
-    scheduler = As(plane, "system:serviceaccount:carrel-system:carrel-scheduler")
+    scheduler = ApiUser(plane, "system:serviceaccount:carrel-system:carrel-scheduler")
 
     def body(name: str, mark: str, space: str = "scaled") -> dict[str, Any]:
         sets = [{"podTemplateRef": {"name": name}, "count": 1}]

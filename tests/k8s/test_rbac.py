@@ -27,9 +27,9 @@ from k8s.ours import (
     DEPLOY,
     MARKS,
     ROOT,
-    As,
+    ApiUser,
+    CommandResult,
     Kubectl,
-    Told,
     client,
     installed,
     kubectl,
@@ -143,9 +143,9 @@ def pod(**spec: Any) -> dict[str, Any]:
     }
 
 
-def somebody(plane: ControlPlane, who: str) -> As:
-    """Requests of one of them."""
-    return As(plane, *WHO[who])
+def somebody(plane: ControlPlane, who: str) -> ApiUser:
+    """Requests as one of the accounts."""
+    return ApiUser(plane, *WHO[who])
 
 
 @pytest.mark.usefixtures("projects")
@@ -237,7 +237,7 @@ class TestRights:
         store = await stores.open()
         await store.create(workload("running", "a"))
 
-        def patched(body: dict[str, Any], who: str = "a") -> Told:
+        def patched(body: dict[str, Any], who: str = "a") -> CommandResult:
             training = kinds.WORK["training"].resource
             return somebody(installed, who).patch(training, "running", body, "carrel-a")
 

@@ -10,7 +10,7 @@ import yaml
 from carrel_scheduler.ledger.resources import codec, kinds
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, As, Kubectl, kubectl, make_namespace, ours, trial, until
+from k8s.ours import DEPLOY, MARKS, ApiUser, Kubectl, kubectl, make_namespace, ours, trial, until
 
 __all__ = ["kubectl", "ours", "trial"]
 
@@ -153,7 +153,7 @@ def test_every_kind_is_taken(namespace: str, kubectl: Kubectl) -> None:
 
 @pytest.mark.parametrize("kind", ["Training", "DistributedTraining", "Workspace"])
 @pytest.mark.usefixtures("namespace")
-def test_a_rule_for_stalls_may_be_left_open(trial: As, kind: str) -> None:
+def test_a_rule_for_stalls_may_be_left_open(trial: ApiUser, kind: str) -> None:
     spec = {"command": ["x"], "restartWhenStalled": None, "stallAfterSeconds": None}
     told = trial.create(manifest(kind, "open", spec))
     assert told.code == 0, told.error
@@ -162,14 +162,14 @@ def test_a_rule_for_stalls_may_be_left_open(trial: As, kind: str) -> None:
 @pytest.mark.parametrize(("kind", "spec", "sentence"), REFUSED)
 @pytest.mark.usefixtures("namespace")
 def test_what_cannot_be_is_refused_in_words(
-    trial: As, kind: str, spec: dict[str, Any], sentence: str
+    trial: ApiUser, kind: str, spec: dict[str, Any], sentence: str
 ) -> None:
     told = trial.create(manifest(kind, "wrong", spec))
     assert told.code != 0
     assert sentence in told.error
 
 
-def test_a_quota_of_gpus_has_two_decimals(trial: As) -> None:
+def test_a_quota_of_gpus_has_two_decimals(trial: ApiUser) -> None:
     for gpus in (0, 0.29, 2.5, 3, 0.125):
         project = {
             "apiVersion": "carrel.dev/v1alpha1",
@@ -194,7 +194,7 @@ def test_whose_it_is_stays(namespace: str, kubectl: Kubectl) -> None:
     assert "stays what it was; make a new object instead" in told.error
 
 
-def test_limits_hold_quotas(trial: As) -> None:
+def test_limits_hold_quotas(trial: ApiUser) -> None:
     project = {
         "apiVersion": "carrel.dev/v1alpha1",
         "kind": "Project",
@@ -206,7 +206,7 @@ def test_limits_hold_quotas(trial: As) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Project", "Department"])
-def test_quotas_in_node_groups_are_part_of_the_quota(kind: str, trial: As) -> None:
+def test_quotas_in_node_groups_are_part_of_the_quota(kind: str, trial: ApiUser) -> None:
     def told(quota: object, **groups: float) -> str:
         spec = {"quota": quota, "nodeGroupQuotas": groups}
         one = {"apiVersion": "carrel.dev/v1alpha1", "kind": kind, "metadata": {"name": "vision"}}

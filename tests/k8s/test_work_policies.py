@@ -25,7 +25,7 @@ from carrel_schema.objects import Meta, Project, ProjectSpec
 from carrel_schema.scopes import Scope
 from k8s.access import kubeconfig
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import MARKS, As, Told, client, installed, kubectl, ours, until
+from k8s.ours import MARKS, ApiUser, CommandResult, client, installed, kubectl, ours, until
 from k8s.stores import KubernetesLedgers, ledgers
 from k8s.test_projects import Fits
 
@@ -56,7 +56,7 @@ class Bench:
         self, ledger: KubernetesLedger, scheduler: KubeClient, plane: ControlPlane
     ) -> None:
         self.ledger = ledger
-        self.ada = As(plane, "ada", ("project-pol-a", "project-pol-b"))
+        self.ada = ApiUser(plane, "ada", ("project-pol-a", "project-pol-b"))
         self.projects: list[Project] = []
         self.now = 0.0
         self.quarantine = Quarantine(lambda: self.now)
@@ -82,7 +82,7 @@ class Bench:
 
     def create(
         self, project: str = "pol-a", kind: str = "Training", labels: Any = None, **spec: Any
-    ) -> Told:
+    ) -> CommandResult:
         """What ada is told about new work; nothing is made."""
         labels = {"cost-center": "a1"} if labels is None else labels
         meta = {"name": "judged", "namespace": f"carrel-{project}", "labels": labels}
@@ -194,7 +194,7 @@ async def test_changed_policies_count_soon_and_nobody_else_changes_them(
     await bench.ledger.scoped.remove(KIND, Scope("project", "pol-a"), "small")
     await bench.ledger.scoped.remove(KIND, Scope(), "installation")
     await bench.look()
-    assert "NotFound" in As(ours).get(policy, "carrel-pol-a", "carrel").error
+    assert "NotFound" in ApiUser(ours).get(policy, "carrel-pol-a", "carrel").error
     free: dict[str, Any] = {"resources": {"gpus": 64}, "image": "docker.io/evil"}
     await asyncio.to_thread(until, lambda: bench.create(**free).code == 0, "freedom")
 

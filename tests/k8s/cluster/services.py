@@ -31,35 +31,35 @@ LONGEST_LINE: Final = 1 << 22
 NAME_LABEL: Final = "kubernetes.io/service-name"
 API_SERVER: Final = ("default", "kubernetes")
 Objects = dict[str, Any]
-Door = tuple[str, int]
+Address = tuple[str, int]
 
 
-class Doors:
+class ServiceProxies:
     """The listening addresses, and the target of each connection."""
 
-    def __init__(self, interface: str, api_server: Door) -> None:
+    def __init__(self, interface: str, api_server: Address) -> None:
         self._interface = interface
         self._api_server = api_server
-        self._open: dict[Door, asyncio.Server] = {}
-        self._ports: dict[Door, tuple[str, str, str]] = {}
+        self._open: dict[Address, asyncio.Server] = {}
+        self._ports: dict[Address, tuple[str, str, str]] = {}
         self.services: Objects = {}
         self.slices: Objects = {}
 
     async def settle(self) -> None:
-        """Open the doors that services have now and close the others."""
-        self._ports = dict(_doors(self.services.values()))
+        """Open the proxies that services have now and close the others."""
+        self._ports = dict(_addresses(self.services.values()))
         for gone in self._open.keys() - self._ports.keys():
             self._open.pop(gone).close()
             if gone[0] not in {address for address, _ in self._ports}:
                 await self._ip("del", gone[0])
-        for door in self._ports.keys() - self._open.keys():
-            if door[0] not in {address for address, _ in self._open}:
-                await self._ip("replace", door[0])
-            self._open[door] = await asyncio.start_server(self._entered(door), *door)
+        for address in self._ports.keys() - self._open.keys():
+            if address[0] not in {address for address, _ in self._open}:
+                await self._ip("replace", address[0])
+            self._open[address] = await asyncio.start_server(self._entered(address), *address)
 
-    def _entered(self, door: Door) -> Any:
+    def _entered(self, address: Address) -> Any:
         async def enter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            place = self._behind(door)
+            place = self._behind(address)
             if place is None:
                 writer.close()
             else:
@@ -67,9 +67,9 @@ class Doors:
 
         return enter
 
-    def _behind(self, door: Door) -> Door | None:
+    def _behind(self, address: Address) -> Address | None:
         """A ready pod behind an address; ``None`` while there is none."""
-        namespace, service, port = self._ports[door]
+        namespace, service, port = self._ports[address]
         if (namespace, service) == API_SERVER:
             return self._api_server
         places = [
@@ -91,7 +91,7 @@ class Doors:
         await process.wait()
 
 
-def _doors(services: Any) -> Iterator[tuple[Door, tuple[str, str, str]]]:
+def _addresses(services: Any) -> Iterator[tuple[Address, tuple[str, str, str]]]:
     for service in services:
         address = service["spec"].get("clusterIP", "None")
         if address in {"None", ""}:
@@ -133,7 +133,7 @@ def _take(event: Mapping[str, Any], objects: Objects) -> None:
 async def serve(interface: str, plane: ControlPlane) -> None:
     """Serve until cancelled."""
     at = urlsplit(plane.url)
-    doors = Doors(interface, (str(at.hostname), int(at.port or 443)))
+    proxies = ServiceProxies(interface, (str(at.hostname), int(at.port or 443)))
     changed = asyncio.Event()
     trusted = ssl.create_default_context(cafile=str(plane.authority))
     async with (
@@ -146,12 +146,12 @@ async def serve(interface: str, plane: ControlPlane) -> None:
         ) as session,
         asyncio.TaskGroup() as group,
     ):
-        for path, objects in ((SERVICES, doors.services), (SLICES, doors.slices)):
+        for path, objects in ((SERVICES, proxies.services), (SLICES, proxies.slices)):
             group.create_task(_follow(session, path, objects, changed))
         while True:
             await changed.wait()
             changed.clear()
-            await doors.settle()
+            await proxies.settle()
 
 
 if __name__ == "__main__":
