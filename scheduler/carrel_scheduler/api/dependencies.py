@@ -35,14 +35,14 @@ class StreamTiming:
     Attributes:
         keep_alive: a comment line after so much silence; proxies close silent connections.
         verify: how often the caller's token and projects are looked up again.
-        doubt: a stream whose caller could not be verified for so long ends (the Hub is down).
+        verify_timeout: a stream ends if its caller could not be verified for so long.
         first_piece: how long a log may take to refuse before its answer begins.
         per_user: how many streams one user may hold open; a browser tab takes one or two.
     """
 
     keep_alive: float = 15.0
     verify: float = 10.0
-    doubt: float = 60.0
+    verify_timeout: float = 60.0
     first_piece: float = 0.25
     per_user: int = 64
 

@@ -25,7 +25,7 @@ class Level:
     """A topology condition: all tasks in one domain of ``required``, if possible of ``preferred``.
 
     Both are keys of node labels that stand in the levels of one topology, or ``HOST``; empty means
-    no such wish. ``topology`` names it where several know the key.
+    no such preference. ``topology`` names it where several know the key.
     """
 
     required: str = ""

@@ -15,7 +15,7 @@ ATTEMPTS: Final = 8
 
 
 class Control:
-    """Changes wishes; a status written at the same time is waited out by reading again."""
+    """Changes specifications; after a conflict with another write it reads again."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -75,7 +75,7 @@ class Watcher:
         try:
             principal = await self._deps.identity.user_for_token(self._token)
         except IdentityUnavailable:
-            return now - self._verified_at < timing.doubt
+            return now - self._verified_at < timing.verify_timeout
         if principal is None:
             return False
         self._verified_at, self.principal = now, principal

@@ -88,38 +88,38 @@ def improve(cycle: Cycle) -> None:
     One in each decision, the first in the order of the queue that gains by it. Nothing else moves
     for it, and what others wait for has been decided before.
     """
-    wishes = _Wishes(cycle)
+    preferences = _Preferences(cycle)
     jobs = cycle.state.improvable.values()
     tries = 0
     for job in sorted(jobs, key=lambda job: (job.order, job.spec.uid)):
-        if not wishes.may_gain(job):
+        if not preferences.may_gain(job):
             continue
         tries += 1
-        if _improve(cycle, job, wishes) or tries == IMPROVE_TRIES:
+        if _improve(cycle, job, preferences) or tries == IMPROVE_TRIES:
             return
 
 
-def _improve(cycle: Cycle, job: Job, wishes: "_Wishes") -> bool:
+def _improve(cycle: Cycle, job: Job, preferences: "_Preferences") -> bool:
     indices = job.running()
     if len(indices) < len(job.rows) or job.spec.interactive or cycle.is_protected(job, indices):
         return False
     moves = cycle.moves
     if job.reservation or cycle.answered(job) or moves.evicted_of(job):
         return False
-    before = wishes.met(job, indices)
+    before = preferences.met(job, indices)
     names = cycle.state.nodes.names
     left = {names[moves.place_of(job, index).node] for index in indices}
     cause = Cause(Token.IMPROVED, nodes=tuple(sorted(left)))
     mark = moves.mark()
     for index in indices:
         moves.evict(job, index, cause)
-    if place(cycle, job, indices, soon=True) and wishes.met(job, indices) > before:
+    if place(cycle, job, indices, soon=True) and preferences.met(job, indices) > before:
         return True
     moves.rollback(mark)
     return False
 
 
-class _Wishes:
+class _Preferences:
     """The number of tasks' preferences that each node satisfies, wherever they failed before."""
 
     def __init__(self, cycle: Cycle) -> None:
@@ -127,11 +127,11 @@ class _Wishes:
         self._found: dict[int, tuple[Counts, int]] = {}
 
     def may_gain(self, job: Job) -> bool:
-        """Whether one of its tasks would fit on a node that satisfies more of its wishes."""
+        """Whether one of its tasks would fit on a node that satisfies more of its preferences."""
         return any(
-            wishes.item(self._cycle.state.tasks.node.item(row)) < best
+            preferences.item(self._cycle.state.tasks.node.item(row)) < best
             for index, row in job.rows.items()
-            for wishes, best in [self._of(job.shape.classes[index])]
+            for preferences, best in [self._of(job.shape.classes[index])]
         )
 
     def met(self, job: Job, indices: Iterable[int]) -> int:
@@ -148,6 +148,6 @@ class _Wishes:
             counts = self._cycle.counts_kept(cls, soon=True)
             where = replace(state.classes.request(cls).where, avoided=frozenset())
             found = state.eligible.preferred(where)
-            wishes = np.zeros(len(counts), np.int64) if found is None else found
-            self._found[cls] = wishes, int(wishes[counts > 0].max(initial=0))
+            preferences = np.zeros(len(counts), np.int64) if found is None else found
+            self._found[cls] = preferences, int(preferences[counts > 0].max(initial=0))
         return self._found[cls]

@@ -60,7 +60,7 @@ class Eligible:
         self._models: Codes = np.zeros(0, np.uint8)
         self._masks: dict[tuple[object, ...], Bools] = {}
         self._ever: dict[tuple[object, ...], Bools] = {}
-        self._wishes: dict[tuple[object, ...], Counts] = {}
+        self._preferences: dict[tuple[object, ...], Counts] = {}
 
     def mask(self, where: NodeConstraint) -> Bools:
         """(N,) the nodes that take new work and satisfy the conditions. Do not change it."""
@@ -116,19 +116,19 @@ class Eligible:
         return (where.nodes, where.labels, where.tolerations, form)
 
     def preferred(self, where: NodeConstraint) -> Counts | None:
-        """(N,) how many wishes each node satisfies, below 0 where avoided; ``None`` without."""
+        """(N,) satisfied preferences of each node, below 0 where avoided; ``None`` without any."""
         if not (where.preferred or where.avoided):
             return None
         self._follow()
-        wishes = (where.preferred, where.avoided)
-        found = self._wishes.get(wishes)
+        preferences = (where.preferred, where.avoided)
+        found = self._preferences.get(preferences)
         if found is None:
             found = np.zeros(len(self._nodes.schedulable), np.int64)
             for key, values in where.preferred:
                 found += self._labelled(key, values)
             if where.avoided:
                 found -= (len(where.preferred) + 1) * self._named(where.avoided)
-            self._wishes[wishes] = found
+            self._preferences[preferences] = found
         return found
 
     def _serving(self, kind: GpuKind) -> Bools:
@@ -186,7 +186,7 @@ class Eligible:
         self._version = nodes.version
         self._masks.clear()
         self._ever.clear()
-        self._wishes.clear()
+        self._preferences.clear()
         width = len(nodes.schedulable)
         self._models = np.append(self._models, np.zeros(width - len(self._models), np.uint8))
         self._taints.widen(width)

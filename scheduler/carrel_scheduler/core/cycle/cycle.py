@@ -456,8 +456,10 @@ class Cycle:
         warm = state.warm.by_device(node, fact.devices) if fact.mig_model else ()
         if valued < 0 and not where.avoided_devices and where.device_types is None:
             return choose(kind, hardware, there, idle=now, warm=warm, tasks=tasks)
-        wishes = Preferences.of(where, fact, valued)
-        return choose_preferred(kind, hardware, there, wishes, idle=now, warm=warm, tasks=tasks)
+        preferences = Preferences.of(where, fact, valued)
+        return choose_preferred(
+            kind, hardware, there, preferences, idle=now, warm=warm, tasks=tasks
+        )
 
     def _hardware(self, node: int, fact: NodeSet) -> Hardware:
         """``hardware_of`` a node, cached until the node changes."""

@@ -269,7 +269,7 @@ def groups_in_order(cycle: Cycle, job: Job) -> Iterable[int]:
     if usage is None or usage.quotas is None:
         return ()
     request = cycle.state.classes.request(job.shape.cls)
-    eligible, wishes = (
+    eligible, preferences = (
         cycle.state.eligible.of(request),
         cycle.state.eligible.preferred(request.where),
     )
@@ -277,7 +277,7 @@ def groups_in_order(cycle: Cycle, job: Job) -> Iterable[int]:
     for group in usage.quotas.bound_by(job.queue):
         nodes = np.flatnonzero(usage.nodes(usage.name(group)) & eligible)
         if len(nodes):
-            found.append((0 if wishes is None else -int(wishes.take(nodes).max()), group))
+            found.append((0 if preferences is None else -int(preferences.take(nodes).max()), group))
     return [group for _, group in sorted(found)]
 
 

@@ -448,7 +448,7 @@ def preempt_protects_s(table: RuleTable, leaf: int, default: float = 0.0) -> flo
 
 
 def reclaim_protects_s(
-    table: RuleTable, claimer_leaf: int, victim_leaf: int, default: float = 0.0
+    table: RuleTable, preemptor_leaf: int, victim_leaf: int, default: float = 0.0
 ) -> float:
     """The minimum run time against work of another queue, in seconds.
 
@@ -456,7 +456,7 @@ def reclaim_protects_s(
     it: a department's rule protects against other departments, a project's own rule against the
     projects beside it.
     """
-    common = set(table.path[claimer_leaf])
+    common = set(table.path[preemptor_leaf])
     path = table.path[victim_leaf]
     parting = max(sum(slot not in common for slot in path) - 1, 0)
     for slot in path[parting:]:

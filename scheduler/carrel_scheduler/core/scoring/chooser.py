@@ -158,9 +158,9 @@ class Chooser:
         tiers: list[Tier] = []
         if score is not None:
             tiers.append(score.take)
-        wishes = self._eligible.preferred(self._classes.request(class_id).where)
-        if wishes is not None:
-            tiers.append(wishes.take)
+        preferences = self._eligible.preferred(self._classes.request(class_id).where)
+        if preferences is not None:
+            tiers.append(preferences.take)
         kind = self._classes.kinds[class_id]
         by_value = self._ranks_value(class_id)
         if kind.form is GpuForm.NONE:

@@ -182,7 +182,7 @@ class Topologies:
         """Sets of nodes with capacity for ``need`` more equal tasks, in the order to try them.
 
         Args:
-            level: what the group wishes.
+            level: the conditions of the group.
             within: (N,) the nodes that are open to it (the set chosen for the group around it).
             counts: (N,) int64, how many of the tasks fit on each node, idle or soon.
             need: tasks to place.
@@ -207,7 +207,7 @@ class Topologies:
         """The same for tasks of different sizes, by sums.
 
         Args:
-            level: what the group wishes.
+            level: the conditions of the group.
             within: (N,) the nodes that are open to it.
             demand: (R,) what the tasks need together, by resource, such as GPU milli and MiB.
             free: (R, N) free amounts of the same.

@@ -31,9 +31,9 @@ from carrel_scheduler.engines.kubernetes.pods.placement.pod_affinity import (
     Term,
     constraints_of,
     has_wishes,
+    preferences_of,
     spread_nodes,
     term_of,
-    wishes_of,
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
     ClaimUsers,
@@ -419,7 +419,7 @@ class PlacementConstraints:
     def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> PlacementRequest:
         access = self.devices.access(pod)
         needs = needs_of(pod, access.gpus, access.instead, access.parts_milli)
-        liked = wishes_of(pod, self.nodes, self.neighbours)
+        liked = preferences_of(pod, self.nodes, self.neighbours)
         by_role = self.groups.by_role
         terms = node_terms(pod.spec, needs, self.nodes, groups, by_role=by_role, liked=liked)
         nodes, waits, around = self._around.open_to(

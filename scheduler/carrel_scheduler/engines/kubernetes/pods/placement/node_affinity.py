@@ -154,7 +154,7 @@ def taint_key(taint: Taint) -> tuple[str, str, str]:
 Label = tuple[str, frozenset[str]]
 Labels = tuple[Label, ...]
 MOST_WISHES: Final = 10
-"""A weight counts for so many wishes at most."""
+"""A weight counts for so many preferences at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +199,14 @@ def node_terms(
     if groups is not None:
         labels.append((IN_GROUP, groups))
     required, nodes = _required(affinity, index)
-    wishes, worked_out = _preferred(affinity, index, liked)
+    preferences, worked_out = _preferred(affinity, index, liked)
     avoided = _untainted(spec, index)
     if avoided is not None:
-        wishes = (*wishes, (HOST, avoided))
+        preferences = (*preferences, (HOST, avoided))
     odd = [toleration for toleration in spec.tolerations if spelled_out(toleration)]
     return NodeTerms(
         labels=(*labels, *required),
-        preferred=wishes,
+        preferred=preferences,
         tolerations=tolerations_of(spec.tolerations, index.taints() if odd else ()),
         nodes=nodes,
         of_nodes=nodes is not None or worked_out or avoided is not None or bool(odd),
@@ -267,18 +267,18 @@ def _preferred(
 ) -> tuple[Labels, bool]:
     """Preferences, each repeated by its weight; and whether any is a set of names."""
     of_nodes = () if affinity is None else affinity.preferred
-    given = [(_wish(wish, index), wish.weight) for wish in of_nodes]
+    given = [(_preference(preference, index), preference.weight) for preference in of_nodes]
     given += [((HOST, nodes), weight) for nodes, weight in liked]
     found = [label for label, times in _weighed(given) for _ in range(times)]
     return tuple(found), any(key == HOST for key, _ in found)
 
 
-def _wish(wish: PreferredNodes, index: NodeIndex) -> tuple[str, frozenset[str]]:
+def _preference(preference: PreferredNodes, index: NodeIndex) -> tuple[str, frozenset[str]]:
     """The preferred nodes, as a label where one suffices."""
-    only = wish.preference.match_expressions
-    if len(only) == 1 and only[0].operator == "In" and not wish.preference.match_fields:
+    only = preference.preference.match_expressions
+    if len(only) == 1 and only[0].operator == "In" and not preference.preference.match_fields:
         return only[0].key, frozenset(only[0].values)
-    return HOST, _nodes_of([wish.preference], index)
+    return HOST, _nodes_of([preference.preference], index)
 
 
 def _weighed(given: Sequence[tuple[Label, int]]) -> list[tuple[Label, int]]:

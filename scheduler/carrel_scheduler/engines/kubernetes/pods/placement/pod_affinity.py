@@ -313,7 +313,7 @@ def _counts(pod: Pod, one: SpreadConstraint, node: PlaceNode) -> bool:
 
 
 SPREAD_WEIGHT: Final = 50
-Wish = tuple[frozenset[str], int]
+Preference = tuple[frozenset[str], int]
 """Nodes, and how much they are wished for, from 1 to 100."""
 
 
@@ -322,19 +322,19 @@ def has_wishes(pod: Pod) -> bool:
     return bool(_preferred_affinity(pod) or _preferred_anti_affinity(pod) or _preferred_spread(pod))
 
 
-def wishes_of(pod: Pod, index: NodeIndex, neighbours: Neighbours) -> list[Wish]:
+def preferences_of(pod: Pod, index: NodeIndex, neighbours: Neighbours) -> list[Preference]:
     """The preferences of a pod on the present nodes, but for those that all or none fulfil."""
     found = _found(pod, index, neighbours)
     return [(nodes, weight) for nodes, weight in found if nodes and nodes != index.all()]
 
 
-def _found(pod: Pod, index: NodeIndex, neighbours: Neighbours) -> Iterator[Wish]:
-    for wish, is_near in [(one, True) for one in _preferred_affinity(pod)] + [
+def _found(pod: Pod, index: NodeIndex, neighbours: Neighbours) -> Iterator[Preference]:
+    for preference, is_near in [(one, True) for one in _preferred_affinity(pod)] + [
         (o, False) for o in _preferred_anti_affinity(pod)
     ]:
-        term = term_of(pod, wish.pod_affinity_term)
+        term = term_of(pod, preference.pod_affinity_term)
         beside = index.around(neighbours.where((term,)), term.topology_key)
-        yield (beside if is_near else index.all() - beside), wish.weight
+        yield (beside if is_near else index.all() - beside), preference.weight
     for constraint in _preferred_spread(pod):
         yield emptiest(pod, constraint, index, neighbours), SPREAD_WEIGHT
 
