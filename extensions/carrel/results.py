@@ -123,7 +123,7 @@ def _unpacked(packed: bytes) -> Any:
     try:
         return pickle.loads(zlib.decompress(packed))  # noqa: S301 - our own job's, see the module
     except Exception as error:
-        # Whatever its classes do while they are made.
+        # Unpickling runs code of its classes, which may raise anything.
         raise NoResult(
             f"The job's result cannot be unpacked here ({type(error).__name__}: {error}); "
             "are the same packages installed?"

@@ -35,7 +35,7 @@ DISABLED_GROUP: Final = "carrel-disabled"
 """The group whose members cannot sign in, see ``carrel_hub.accounts.disabled``."""
 OWN_GROUPS: Final = "read:users:groups!user"
 ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE, GATEWAY)]
-# What the console may do for whoever looks at it; each token gets what its owner has of these.
+# Scopes of the console; each token gets those of them that its owner has.
 AT_THE_CONSOLE: Final = [USE, ADMIN, MANAGE, OWN_GROUPS, ACCESS[0], ACCESS[1]]
 # The gateway asks nobody in a person's name: it only has to know who comes.
 AT_THE_GATEWAY: Final = [OWN_GROUPS, ACCESS[2]]

@@ -62,7 +62,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     ``known_url``, ``reserved_port``, ``take_address``, ``prepare``, ``clean_up`` and ``awaited``.
     """
 
-    # What the Hub's Spawner brings.
+    # Attributes of the Hub's Spawner.
     user: Any
     hub: Any
     server: Any
@@ -328,7 +328,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.choice = self.choice or await self._choice_of(self.user_options)
         workload = await self._get_place(self.choice)
         choice = self.choice
-        # What the Hub shows is what its database gets: the checked choice, not what was typed.
+        # The Hub shows what its database gets: the checked choice, not the raw input.
         self.user_options = choice.options()
         await self._commit_state(Address.of(workload, self.port), choice)
         await self.prepare()

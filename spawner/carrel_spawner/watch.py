@@ -17,7 +17,7 @@ from carrel.errors import ApiError, CarrelError, Unreachable
 from carrel.models import Event, Workload
 
 TICK_SECONDS: Final = 2.0
-# What a stream brings: the workload, or a word that one should look for oneself.
+# An item of a stream: the workload, or a mark that it has to be read.
 Arrived = asyncio.Queue[Workload | None]
 AGAIN_SECONDS: Final = 2.0
 
@@ -164,7 +164,7 @@ class WorkspaceWatch:
                     async for event in events:
                         self._take(event)
             except CarrelError:
-                # What is remembered may be wrong by the time the stream is back.
+                # The cache may be stale by the time the stream is back.
                 self._latest.clear()
             await asyncio.sleep(AGAIN_SECONDS)
 

@@ -26,7 +26,7 @@ ANSWER_SECONDS: Final = 2.0
 LAST_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.2
 MOST_VALUES: Final = 1000
-# What it makes no sense to send again.
+# Statuses after which a request is not repeated.
 LASTING: Final = frozenset({400, 401, 403, 404, 410, 413, 422})
 
 

@@ -117,7 +117,7 @@ LIFE: Final = (
     of_field("grace-period", RULES, "grace_seconds", also=("grace",)),
 )  # fmt: skip
 
-# Of `docker run` lines: what is for the terminal of who submits.
+# Options of `docker run` lines that are for the submitter's terminal.
 TERMINAL: Final = (
     Option("tty", "Run the command in this terminal, as interactive work that ends with it.", WHAT,
            short="t", also=("stdin", "-it"), surfaces=Surface.CLI),

@@ -127,7 +127,7 @@ class AuditReports:
         except ApiError as error:
             if error.status not in WRONG:
                 return False
-            # It will not take these later either.
+            # It would refuse these later, too.
             log.warning("the audit log refused %d reports: %s", len(some), error)
         except CarrelError as error:
             log.debug("the audit log does not answer: %s", error)

@@ -85,7 +85,7 @@ class CarrelAuthenticator(Authenticator):
         if account is None or not right or len(password) > LONGEST:
             return None
         self.throttle.succeeded(source, name)
-        # What the account asks for comes before the session that begins now.
+        # The projects and rights of the account are applied before the session begins.
         user = handler.db.query(orm.User).filter_by(name=name).first()
         if user is not None:
             self.controller.apply(user)

@@ -27,7 +27,7 @@ from carrel_hub.state_folder import replace_file
 
 T = TypeVar("T")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?\Z")
-# Of the Hub's services, whose names appear beside those of users, and of accounts with power.
+# Names of the Hub's services, which appear beside those of users, and of privileged accounts.
 _RESERVED: Final = frozenset(
     {"root", "nobody", "daemon", "system", "me", scopes.SCHEDULER, scopes.CONSOLE, scopes.GATEWAY}
 )

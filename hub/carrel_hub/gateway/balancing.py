@@ -17,7 +17,7 @@ from carrel_hub.gateway.routing import RoutedWorkload, RouteTarget, RoutingTable
 
 MOST_HELD: Final = 256
 LONGEST_HOLD_SECONDS: Final = 600.0
-# So long a burst waits until the scheduler knows of it and has begun to start more servers.
+# Seconds that a burst waits while the scheduler learns of it and starts more servers.
 REACTION_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0
 

@@ -25,7 +25,7 @@ _IDENTITY_COOKIES: Final = ("jupyterhub-", "service-", "carrel-gateway")
 _COOKIES_KEPT_FROM_TARGETS: Final = (*_IDENTITY_COOKIES, "_xsrf", "__host-")
 _COOKIES_TARGETS_MAY_NOT_SET: Final = (*_IDENTITY_COOKIES, "__host-", "__secure-")
 
-# Of one connection, and what old clients still send.
+# Headers of one connection, and headers that only old clients send.
 _HOP: Final = frozenset(
     [
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),

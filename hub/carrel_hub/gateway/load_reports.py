@@ -183,7 +183,7 @@ class LoadReporter:
             "requests": load.requests,
             "errors": load.errors,
             "latency": load.latencies.recent(now),
-            # Whoever holds a connection open is there.
+            # An open connection counts as a visitor.
             "last_request_at": now if in_flight else load.last_at,
             "targets": {uid: busy.get(uid, 0) for uid in sorted(workload.target_uids | set(busy))},
         }

@@ -35,7 +35,7 @@ HIGHEST: Final = 15_000
 ATTEMPTS: Final = 200
 BACKLOG: Final = 1024
 PARTS: Final = ("hub", "scheduler", "console", "gateway")
-# Of Linux; Python's socket has no names for them.
+# Numbers of Linux; Python's socket module has no names for them.
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
 _RETURN: Final = 6

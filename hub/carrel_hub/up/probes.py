@@ -28,7 +28,7 @@ READY_SECONDS: Final = 180.0
 READY_PAUSE_SECONDS: Final = 0.15
 PROBES: Final = 2
 START_SECONDS: Final = 180.0
-# What keeps `carrel up` itself from asking says nothing about the part.
+# Errors of `carrel up` itself say nothing about the part.
 _OUR_OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 Ask = Callable[[float], Awaitable[bool]]

@@ -33,14 +33,14 @@ LONGEST_VALUE: Final = 120
 class Code(StrEnum):
     """The stable codes of problems and of their field errors."""
 
-    # What cannot be read.
+    # Unreadable requests.
     MALFORMED_JSON = "malformed_json"
     MALFORMED_REQUEST = "malformed_request"
     WEBSOCKET_EXPECTED = "websocket_expected"
     BODY_TOO_LARGE = "body_too_large"
     WRONG_MEDIA_TYPE = "wrong_media_type"
     METHOD_NOT_ALLOWED = "method_not_allowed"
-    # Who asks.
+    # Authentication and rights.
     UNAUTHENTICATED = "unauthenticated"
     MISSING_SCOPE = "missing_scope"
     MISSING_PERMISSION = "missing_permission"
@@ -56,7 +56,7 @@ class Code(StrEnum):
     WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
     TOO_MANY_STREAMS = "too_many_streams"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
-    # What is not there.
+    # Missing objects.
     NOT_FOUND = "not_found"
     UNKNOWN_PROJECT = "unknown_project"
     UNKNOWN_DEPARTMENT = "unknown_department"
@@ -66,7 +66,7 @@ class Code(StrEnum):
     NO_RESULT = "no_result"
     NO_SUCH_FILE = "no_such_file"
     NO_SUCH_ROUTE = "no_such_route"
-    # What the present state refuses.
+    # Conflicts with the present state.
     ALREADY_EXISTS = "already_exists"
     ALREADY_REMOVED = "already_removed"
     CANNOT_RERUN = "cannot_rerun"
@@ -89,7 +89,7 @@ class Code(StrEnum):
     PROJECT_IN_USE = "project_in_use"
     DEPARTMENT_IN_USE = "department_in_use"
     NODE_GROUP_IN_USE = "node_group_in_use"
-    # What is wrong with a field.
+    # Errors of fields.
     INVALID = "invalid"
     UNKNOWN_FIELD = "unknown_field"
     MISSING_FIELD = "missing_field"
@@ -156,7 +156,7 @@ class Code(StrEnum):
     QUOTA_NEVER_MET = "quota_never_met"
     LIMIT_NEVER_MET = "limit_never_met"
     NEVER_FITS = "never_fits"
-    # What went wrong with us.
+    # Failures of the service.
     INTERNAL_ERROR = "internal_error"
     HUB_UNAVAILABLE = "hub_unavailable"
     LEDGER_UNAVAILABLE = "ledger_unavailable"

@@ -59,7 +59,7 @@ class State(Columns):
         """The number of pending workloads."""
         return self.waiting.count + len(self.partial)
 
-    # What the service asks; the answers are described in ``views``
+    # Queries of the service; the answers are described in ``views``
 
     def projects(self) -> Sequence[str]:
         """The names of all queues that may hold workloads, in alphabetical order."""
@@ -77,7 +77,7 @@ class State(Columns):
         """The same of every queue, by name."""
         return views.use_of_all(self)
 
-    def node_views(self) -> Sequence[views.NodeAllocation]:
+    def node_views(self) -> Sequence[views.NodeSnapshot]:
         """All nodes by name, with their devices and the tasks on them."""
         return views.node_views(self)
 

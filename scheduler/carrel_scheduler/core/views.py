@@ -214,7 +214,7 @@ class TaskOnDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceAllocation:
+class DeviceSnapshot:
     """A device: its holders, reservations and free capacity.
 
     Attributes:
@@ -235,7 +235,7 @@ class DeviceAllocation:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAllocation:
+class NodeSnapshot:
     """A node: its capacity, what is allocated, and its devices.
 
     Attributes:
@@ -249,14 +249,14 @@ class NodeAllocation:
     cpu_allocated_milli: int
     memory_mib: int
     memory_allocated_mib: int
-    devices: tuple[DeviceAllocation, ...]
+    devices: tuple[DeviceSnapshot, ...]
     draining: bool = False
     mig_model: str = ""
     extended: tuple[tuple[str, int, int], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
 
 
-def node_views(state: "Columns") -> list[NodeAllocation]:
+def node_views(state: "Columns") -> list[NodeSnapshot]:
     """All nodes by name."""
     holders: dict[Slot, list[TaskOnDevice]] = {}
     for job in state.holding.values():
@@ -293,7 +293,7 @@ def _node_view(
     name: str,
     holders: dict[Slot, list[TaskOnDevice]],
     reservations: dict[Slot, list[str]],
-) -> NodeAllocation:
+) -> NodeSnapshot:
     nodes, slot = state.nodes, state.nodes.slots[name]
     fact = nodes.fact(slot)
     devices = tuple(
@@ -309,7 +309,7 @@ def _node_view(
     capacity, free = nodes.capacity[:, slot].tolist(), nodes.free.host[:, slot].tolist()
     held = [has - left for has, left in zip(capacity, free, strict=True)]
     extended = sorted((key, row) for key, row in nodes.extended.items() if capacity[row])
-    return NodeAllocation(
+    return NodeSnapshot(
         name=name,
         schedulable=bool(nodes.schedulable[slot]),
         cpu_milli=capacity[CPU],
@@ -326,10 +326,10 @@ def _node_view(
 
 def _device_view(
     state: "Columns", slot: int, device: int, holders: list[TaskOnDevice], reservations: list[str]
-) -> DeviceAllocation:
+) -> DeviceSnapshot:
     nodes, uids = state.nodes, sorted(reservations)
     warm = state.warm.on(slot, device) if nodes.mig[slot] else ()
-    return DeviceAllocation(
+    return DeviceSnapshot(
         index=device,
         broken=not bool(nodes.usable[device, slot]),
         free_milli=int(nodes.free.devices[device, slot]),

@@ -112,7 +112,7 @@ def _sqlite_engine(url: URL, begin: str, *, foreign_keys: bool = True, **pool: A
             "journal_mode=WAL",
             "synchronous=FULL",
             f"cache_size=-{CACHE_KIB}",
-            # What a savepoint has to put back: else files that are written and thrown away.
+            # Pages that a savepoint restores; else they are written to files and thrown away.
             "temp_store=MEMORY",
             f"wal_autocheckpoint={CHECKPOINT_PAGES}",
             f"foreign_keys={'ON' if foreign_keys else 'OFF'}",

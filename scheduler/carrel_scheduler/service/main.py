@@ -339,7 +339,7 @@ async def serve(settings: ServiceSettings, listener: socket.socket | None = None
 async def _serve_machine(
     settings: ServiceSettings, stop: asyncio.Event, listener: socket.socket | None
 ) -> None:
-    # What sandboxes processes of this machine is not installed where all work is pods.
+    # The sandbox of local processes is not installed where all work is pods.
     from carrel_scheduler.engines.files.local import LocalFiles
     from carrel_scheduler.engines.local.engine import LocalEngine
     from carrel_scheduler.engines.local.gpu_memory import GpuMemory

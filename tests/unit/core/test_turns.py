@@ -9,7 +9,7 @@ from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, Workload
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.settings import Settings, Strategy
-from carrel_scheduler.core.views import NodeAllocation, TaskPlacement, WorkloadView
+from carrel_scheduler.core.views import NodeSnapshot, TaskPlacement, WorkloadView
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training, workspace
 
@@ -99,7 +99,7 @@ def test_what_is_not_told_is_nothing_in_particular() -> None:
         work, waiting=True, places=(), started_at=None, checkpoint_at=None, reserved=()
     )
     assert (view.reserved_indices, view.pending, view.tasks, view.stale_since) == ((), (), 1, None)
-    seen = NodeAllocation(
+    seen = NodeSnapshot(
         "n",
         schedulable=True,
         cpu_milli=1,

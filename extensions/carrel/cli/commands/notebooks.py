@@ -12,7 +12,7 @@ from carrel.cli.common import ProjectOption, connected, project_of, say
 from carrel.cli.typer_options import with_rows
 from carrel.options import EVERY, Surface
 
-# What the command's words say already, or what has no meaning for a whole notebook.
+# Options that the command's words cover, or that have no meaning for a whole notebook.
 SPOKEN: Final = frozenset({"notebook", "schedule", "runs", "tty", "rm", "file"})
 NotebookPath = Annotated[str, typer.Argument(metavar="PATH", help="The notebook's file.")]
 

@@ -49,7 +49,7 @@ AMOUNTS: Final = {
     "gpu_devices": "gpu_devices",
 }
 ENDPOINT_FIELDS: Final = (*PLAIN, "gpus", *AMOUNTS, "inference")
-# They change which replicas are right, not what these run.
+# Fields that change which replicas are ready, not what these run.
 OF_READINESS: Final = ("readiness_path",)
 
 

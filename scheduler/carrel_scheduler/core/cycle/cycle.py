@@ -243,7 +243,7 @@ class Cycle:
             and usage.allows(job.queue, place, fixed=self.is_fixed(job))
         )
 
-    # Who still asks, and who may be evicted
+    # Preemptors and victims
 
     def open_singles(self) -> list[Job]:
         """The jobs without a row that have pending tasks, also those that have just started.

@@ -269,7 +269,7 @@ class Shortage:
             detail=self._cycle.state.classes.request(cls).mig_profile,
         )
 
-    # What is short
+    # The scarce resource
 
     def _scarce(self, question: Question) -> tuple[int, bool]:
         """The resource to report as short; whether evictions could free enough of the others."""

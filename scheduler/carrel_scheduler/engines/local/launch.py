@@ -262,7 +262,7 @@ class Launcher:
             job.image = str(image.folder)
         needed = self._mounts(task, account, folder, folders, image)
         self._sandbox(job, task, account, needed, joined)
-        # What others write must not lead its reader to files of the reader's own.
+        # A link written by others must not lead a reader to the reader's own files.
         foreign = {str(path) for place in folders.shown for path in (place, place.resolve())}
         job.links_not_followed = [target for _, target, _ in job.binds if target in foreign]
         return job

@@ -163,7 +163,7 @@ def _parsed(columns: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Of columns as wide as ours 128 rows stay well below the number of parameters that SQLite allows.
+# 128 rows of these columns stay well below the number of parameters that SQLite allows.
 SIZES: Final = (128, 32, 8, 1)
 
 

@@ -152,7 +152,7 @@ transitions: Final = Table(
     _number("memory_bytes"),
     Column("borrowed", Boolean, nullable=False),
     _text("node"),
-    # What is held, by GPU types and groups of nodes.
+    # Held resources by GPU types and groups of nodes.
     Column("places", Text, nullable=False, server_default="[]"),
     _text("devices"),
     _text("reason", nullable=True),

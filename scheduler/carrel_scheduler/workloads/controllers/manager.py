@@ -254,7 +254,7 @@ class Manager:
             made = await self._ledger.create_workload(part, secrets=secrets, transition=row)
         except ObjectExists:
             made = await self._found_there(part)
-        # What the watch delivered of it meanwhile is newer.
+        # The watch has delivered a newer version meanwhile.
         known.parts.setdefault(new.number, made)
 
     async def _found_there(self, part: Workload) -> Workload:

@@ -181,7 +181,7 @@ _CHOICES: Final = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
 _ON_ONE_MACHINE: Final = {
-    # It groups ranks by machine, of which there is one.
+    # MPI groups ranks by machine, of which there is one.
     "OMPI_MCA_coll": "^han",
     "OMPI_MCA_btl_tcp_if_include": _LOOPBACK,
     "OMPI_MCA_oob_tcp_if_include": _LOOPBACK,
@@ -223,7 +223,7 @@ def _needed(programs: str) -> dict[str, str]:
         "HYDRA_LAUNCHER_EXEC": reach,
         "OMPI_MCA_plm_rsh_agent": reach,
         "PRTE_MCA_plm_ssh_agent": reach,
-        # It asks in whose language to write, and `carrel-reach` answers.
+        # Open MPI asks for the shell of the member, and `carrel-reach` answers.
         "OMPI_MCA_plm_rsh_assume_same_shell": "0",
         "PRTE_MCA_plm_ssh_assume_same_shell": "0",
         "OMPI_MCA_orte_default_hostfile": slots,

@@ -137,7 +137,7 @@ class SyncedObjects(ABC):
                     return await self._write(place, there.get(place), wanted.get(place))
                 return False  # the guard has kept what was raised
 
-        # What takes rights away comes first.
+        # Changes that take rights away come first.
         gone = await asyncio.gather(*(done(place) for place in there if place not in wanted))
         differing = [
             place

@@ -48,11 +48,11 @@ class NodeViews:
         self._cache, self._nodes, self._now = cache, nodes, now
         self._external_pods, self._withheld = external_pods, withheld
 
-    def of(self, found: Iterable[views.NodeAllocation]) -> Sequence[NodeView]:
+    def of(self, found: Iterable[views.NodeSnapshot]) -> Sequence[NodeView]:
         """The views of these nodes, with their devices."""
         return [self._node(view) for view in found]
 
-    def _node(self, view: views.NodeAllocation) -> NodeView:
+    def _node(self, view: views.NodeSnapshot) -> NodeView:
         known = self._nodes.get(view.name)
         facts = _facts(view) if known is None else known.facts
         told = {device.index: device for device in facts.devices}
@@ -87,14 +87,14 @@ class NodeViews:
             ),
         )
 
-    def _status(self, view: views.NodeAllocation, known: NodeState | None) -> str:
+    def _status(self, view: views.NodeSnapshot, known: NodeState | None) -> str:
         standing = self._external_pods.node_health(view.name)
         if known is None or standing is NodeHealth.GONE:
             return "lost"
         return "ready" if view.schedulable else "cordoned"
 
     def _device(
-        self, node: NodeState | None, device: Device, shown: views.DeviceAllocation
+        self, node: NodeState | None, device: Device, shown: views.DeviceSnapshot
     ) -> DeviceView:
         use = node.fresh_use(device.index, self._now) if node else None
         sick = self._withheld.cordons.of(node.facts.name, device.index) if node else ()
@@ -173,7 +173,7 @@ def _instance(one: MigInstance) -> MigInstanceView:
     )
 
 
-def _facts(view: views.NodeAllocation) -> NodeFacts:
+def _facts(view: views.NodeSnapshot) -> NodeFacts:
     """The facts of a missing node on which work is still recorded."""
     return NodeFacts(
         name=view.name,
@@ -184,7 +184,7 @@ def _facts(view: views.NodeAllocation) -> NodeFacts:
     )
 
 
-def _untold(shown: views.DeviceAllocation) -> Device:
+def _untold(shown: views.DeviceSnapshot) -> Device:
     """A device on which work is recorded, although its node does not report it."""
     return Device(
         index=shown.index,

@@ -77,7 +77,7 @@ def _take_over(changes: PassChanges, workload: Workload, tasks: Collection[TaskS
     """Adopt one workload; ``tasks`` are those of it that the engine lists."""
     seen = {task.id: task for task in tasks}
     entry = take(changes, workload, seen)
-    # Of members that ended while nobody looked, the first to end is the one that took the others.
+    # The member that ended first, while the scheduler was away, caused the end of the others.
     for task in sorted(tasks, key=lambda one: one.ended_at or changes.now):
         task_events.on_task(changes, task)
     follow(changes, entry)

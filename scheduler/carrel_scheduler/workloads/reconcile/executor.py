@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 # All ended tasks of a pass are forgotten in one order: nothing else happens to them any more.
 FORGETTING: Final = "forgetting"
 NO_TRACE: Final = "no trace of it was found"
-# Nobody else would do what was ordered: an engine that cannot do it is asked again without end.
+# Orders are repeated until the engine accepts them, as nobody else would carry them out.
 PAUSES: Final = Pauses(0.5, 60.0)
 SHOWN_FROM: Final = 2
 """The number of failures in a row from which the status shows why."""

@@ -101,7 +101,7 @@ def _take_all(
             adoption.take(changes, workload, seen)
         if guard.failed:
             _leave_out(loop, before, uid)
-    # Of members that ended while nobody looked, the first to end is the one that took the others.
+    # The member that ended first, while the scheduler was away, caused the end of the others.
     for task in sorted(tasks, key=lambda one: one.ended_at or changes.now):
         if loop.cache.get(task.id.workload_uid) is None and task.phase is not TaskPhase.ENDED:
             loop.withheld.keep(task, loop.state)

@@ -105,7 +105,7 @@ class PassChanges:
         before, status.phase, status.reason = status.phase, to, reason
         self.cache.moved(entry)
         if to == "running":
-            # What starts again with other devices has been at work since it began.
+            # Work that starts again with other devices counts as running since it began.
             status.started_at = status.started_at or self.now
             status.first_started_at = status.first_started_at or self.now
         if before in HOLDING and to not in HOLDING and status.started_at is not None:

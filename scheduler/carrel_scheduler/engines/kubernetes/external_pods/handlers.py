@@ -277,7 +277,7 @@ class PodEventHandlers:
             if pods.pop(uid, None) is not None:
                 return
 
-    # What came of orders
+    # Results of orders
 
     def _binding_failed(self, news: BindingFailed) -> None:
         home = self._pass.index.task_of(news.pod.uid)

@@ -234,7 +234,7 @@ class ExternalPodReconciler:
                         reconcile_pass.release(self.current, workload, task, Outcome.AGAIN)
                         self.current.index.touch(workload)
 
-    # What was decided
+    # Results of decisions
 
     def place(self, binding: Binding) -> bool:
         """Allocate a binding of the plan; returns whether it belongs to an external pod."""

@@ -264,7 +264,7 @@ RULES: Final[tuple[GroupingRule, ...]] = (
     GroupingRule("serving.knative.dev", "Service", priority="inference"),
     GroupingRule("serving.kserve.io", "InferenceService", priority="inference"),
     GroupingRule("machinelearning.seldon.io", "SeldonDeployment", priority="inference"),
-    # Those whose pods come one after the other
+    # Owners whose pods come one after the other
     GroupingRule("sparkoperator.k8s.io", "SparkApplication"),
     GroupingRule("argoproj.io", "Workflow"),
     GroupingRule("tekton.dev", "PipelineRun"),

@@ -99,7 +99,7 @@ class NodeRequests:
         self._dirty = True
         self._timer: float | None = None
 
-    # What happens
+    # Events
 
     def see(self, event: RequestEvent, now: float) -> None:
         """A request changed, or was not made."""
@@ -158,7 +158,7 @@ class NodeRequests:
         found = self._headroom.violation(*_amounts(job))
         return wording.beyond(found) if found else wording.waits("they are about to be asked for")
 
-    # What follows
+    # Decisions
 
     def due_at(self, now: float) -> float | None:
         """The next time to check, now if something changed; ``None`` while nothing changes."""

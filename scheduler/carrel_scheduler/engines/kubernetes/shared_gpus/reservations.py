@@ -196,7 +196,7 @@ class GpuReservations:
             await asyncio.wait([self._listening])
         await self._background.close()
 
-    # What is known
+    # State
 
     async def _listen(self) -> None:
         subscription = self._feed.subscribe()

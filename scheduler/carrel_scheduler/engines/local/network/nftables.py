@@ -23,7 +23,7 @@ Rule = list[dict[str, Any]]
 
 LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 LOCALHOST: Final = IPv4Address("127.0.0.1")
-# Where clouds keep the machine's own credentials.
+# The address at which clouds give a machine its credentials.
 METADATA: Final = (IPv4Network("169.254.0.0/16"), IPv4Network("100.100.100.200/32"))
 DNS_PORT: Final = 53
 TCP, UDP = 6, 17

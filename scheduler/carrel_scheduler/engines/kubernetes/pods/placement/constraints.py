@@ -339,7 +339,7 @@ class PlacementConstraints:
         """A namespace is gone."""
         self.neighbours.drop_namespace(name)
 
-    # What is asked
+    # Queries
 
     def ask(
         self, pod: Pod, groups: frozenset[str] | None = None, *, together: bool = False
