@@ -20,7 +20,7 @@ from typing import Final
 import aiohttp
 
 from benchmarks.faulty_schedulers import SWITCHES
-from benchmarks.forking import Forking
+from benchmarks.forking import ForkServer
 from benchmarks.kills import (
     BACK_WITHIN_SECONDS,
     Load,
@@ -172,7 +172,9 @@ FAULTS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
 }
 
 
-async def run(folder: Path, rounds: int, forking: Forking) -> tuple[Verdict, dict[str, float]]:
+async def run(
+    folder: Path, rounds: int, fork_server: ForkServer
+) -> tuple[Verdict, dict[str, float]]:
     """All faults so many times; the verdict, and the longest time until back after each."""
     switches = folder / "switches"
     switches.mkdir()
@@ -185,7 +187,7 @@ async def run(folder: Path, rounds: int, forking: Forking) -> tuple[Verdict, dic
                 disk.folder,
                 hub.url,
                 "t-service",
-                forking=forking,
+                fork_server=fork_server,
                 more={SWITCHES: str(switches)},
             )
             scheduler.log = folder / "scheduler.log"
@@ -224,9 +226,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="carrel-faults-") as folder,
-        Forking("benchmarks.faulty_schedulers") as forking,
+        ForkServer("benchmarks.faulty_schedulers") as fork_server,
     ):
-        verdict, worst = asyncio.run(run(Path(folder), arguments.rounds, forking))
+        verdict, worst = asyncio.run(run(Path(folder), arguments.rounds, fork_server))
     wrong = len(verdict.lost) + len(verdict.unfinished) + len(verdict.twice)
     figures = [
         Figure(

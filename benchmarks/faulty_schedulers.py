@@ -15,8 +15,8 @@ from typing import Any, Final
 import inotify_simple
 import msgspec
 
-from benchmarks.forking import fork_for_each_line, say_into
-from benchmarks.scheduler_process import Birth
+from benchmarks.forking import fork_for_each_line, redirect_output
+from benchmarks.scheduler_process import ForkRequest
 from carrel_scheduler.service.main import main as serve
 
 SWITCHES: Final = "CARREL_BENCHMARK_FAULTS"
@@ -30,8 +30,8 @@ def main() -> None:
 
 
 def _live(line: bytes) -> None:
-    told = msgspec.json.decode(line, type=Birth)
-    say_into(told.log)
+    told = msgspec.json.decode(line, type=ForkRequest)
+    redirect_output(told.log)
     os.environ.clear()
     os.environ |= told.environment
     switches = Path(told.environment[SWITCHES])

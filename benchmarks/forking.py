@@ -1,6 +1,6 @@
-"""Processes without the price of a start: one that has imported everything forks the others.
+"""A fork server: a process that has imported everything forks others, which start at once.
 
-None of them outlives it, and it not whoever started it.
+Forked processes end with it, and it with the process that started it.
 """
 
 import asyncio
@@ -18,28 +18,28 @@ _DIE_WITH_PARENT: Final = 1
 END_SECONDS: Final = 30.0
 
 
-def fork_for_each_line(live: Callable[[bytes], None]) -> None:
-    """Be the one that forks: a line comes in, the pid of a process that lives it goes out."""
+def fork_for_each_line(run: Callable[[bytes], None]) -> None:
+    """Run a fork server: for each line of input it forks a process, and prints its pid."""
     _die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.freeze()
     for line in sys.stdin.buffer:
         pid = os.fork()
         if not pid:
-            _be_born(live, line)
+            _run_child(run, line)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 
 
-def _be_born(live: Callable[[bytes], None], line: bytes) -> NoReturn:
+def _run_child(run: Callable[[bytes], None], line: bytes) -> NoReturn:
     _die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    live(line)
+    run(line)
     sys.exit()
 
 
-def say_into(log: str) -> None:
-    """From now on this process reads nothing and says what it says into a file."""
+def redirect_output(log: str) -> None:
+    """Redirect the output of this process to a file, and close its input."""
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(said, 1)
@@ -50,8 +50,8 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
-class Forked:
-    """One process, from outside; not a child of ours, so known by a descriptor."""
+class ForkedProcess:
+    """A forked process; it is no child of the caller, who knows it by a descriptor."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -62,7 +62,7 @@ class Forked:
 
     @property
     def ended(self) -> bool:
-        """Whether it is no more."""
+        """Whether it has ended."""
         return self._process < 0 or bool(select.select([self._process], [], [], 0)[0])
 
     def send(self, number: signal.Signals) -> None:
@@ -71,7 +71,7 @@ class Forked:
             signal.pidfd_send_signal(self._process, number)
 
     async def wait(self, seconds: float) -> None:
-        """Until it is no more, or the time is over."""
+        """Wait until it has ended, or the time is over."""
         if not self.ended:
             await asyncio.to_thread(select.select, [self._process], [], [], seconds)
 
@@ -88,8 +88,8 @@ class Forked:
             self._process = -1
 
 
-class Forking:
-    """The process that forks, from outside.
+class ForkServer:
+    """A running fork server.
 
     Args:
         module: run as a program, it is to ``fork_for_each_line``.
@@ -106,7 +106,7 @@ class Forking:
         )
 
     def begin(self, line: bytes) -> int:
-        """A new process that lives this line, which has no line break; its pid."""
+        """Fork a process for a line, which has no line break; returns its pid."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(line + b"\n")

@@ -22,7 +22,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.forking import Forking
+from benchmarks.forking import ForkServer
 from benchmarks.report import Figure, show
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
@@ -173,17 +173,17 @@ async def workloads(
             return found
 
 
-async def run(state_dir: Path, kills: int, forking: Forking | None = None) -> Verdict:
+async def run(state_dir: Path, kills: int, fork_server: ForkServer | None = None) -> Verdict:
     """Kill so many times, let the queue drain, and look at what is left.
 
-    ``forking``: where schedulers come from; else each is started as people start it.
+    ``fork_server``: where schedulers come from; else each is started as people start it.
     """
     with shared_folder() as shared:
         async with (
             standing_hub() as hub,
             aiohttp.ClientSession(headers={"Authorization": "token t-admin"}) as session,
         ):
-            scheduler = SchedulerProcess(state_dir, hub.url, "t-service", forking=forking)
+            scheduler = SchedulerProcess(state_dir, hub.url, "t-service", fork_server=fork_server)
             try:
                 load, back = await _killing(scheduler, session, shared, kills)
                 await all_done(scheduler, session, len(load.acknowledged))

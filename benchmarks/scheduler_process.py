@@ -10,15 +10,15 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from benchmarks.forking import Forked, Forking
+from benchmarks.forking import ForkedProcess, ForkServer
 from benchmarks.ports import free_port
 
 START_SECONDS = 180.0
 END_SECONDS = 60.0
 
 
-class Birth(msgspec.Struct, frozen=True):
-    """What a forked scheduler is told: its environment, as a whole, and where its words go."""
+class ForkRequest(msgspec.Struct, frozen=True):
+    """A request to fork a scheduler: its whole environment, and the file of its log."""
 
     environment: dict[str, str]
     log: str
@@ -27,8 +27,8 @@ class Birth(msgspec.Struct, frozen=True):
 class SchedulerProcess:
     """Start it, kill it, start it again; tasks that it started live on.
 
-    ``module`` is what is run, ``more`` what its environment holds besides. ``forking``: what
-    forks it (``forked_schedulers``), so that it starts without importing everything again.
+    ``module`` is run, with ``more`` in its environment. ``fork_server`` forks it
+    (``forked_schedulers``), so that it starts without importing everything again.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SchedulerProcess:
         database_url: str = "",
         module: str = "carrel_scheduler.service",
         more: Mapping[str, str] | None = None,
-        forking: Forking | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.state_dir = state_dir
         self.port = free_port()
@@ -59,14 +59,14 @@ class SchedulerProcess:
             "JUPYTERHUB_API_TOKEN": hub_token,
             **(more or {}),
         }
-        self._module, self._forking = module, forking
-        self._process: asyncio.subprocess.Process | Forked | None = None
+        self._module, self._fork_server = module, fork_server
+        self._process: asyncio.subprocess.Process | ForkedProcess | None = None
 
     async def start(self) -> None:
         """Start and return once the process exists; ``ready`` waits for its first answer."""
-        if self._forking is not None:
-            birth = Birth(self.environment, str(self.log))
-            self._process = Forked(self._forking.begin(msgspec.json.encode(birth)))
+        if self._fork_server is not None:
+            request = ForkRequest(self.environment, str(self.log))
+            self._process = ForkedProcess(self._fork_server.begin(msgspec.json.encode(request)))
             return
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -110,12 +110,12 @@ class SchedulerProcess:
 
     async def _end(self, number: signal.Signals) -> None:
         process = self._process
-        if isinstance(process, Forked):
+        if isinstance(process, ForkedProcess):
             await process.end(number, END_SECONDS)
         elif process is not None and not _ended(process):
             process.send_signal(number)
             await asyncio.wait_for(process.wait(), END_SECONDS)
 
 
-def _ended(process: asyncio.subprocess.Process | Forked) -> bool:
-    return process.ended if isinstance(process, Forked) else process.returncode is not None
+def _ended(process: asyncio.subprocess.Process | ForkedProcess) -> bool:
+    return process.ended if isinstance(process, ForkedProcess) else process.returncode is not None

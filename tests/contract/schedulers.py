@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.forking import Forking
+from benchmarks.forking import ForkServer
 from benchmarks.scheduler_process import SchedulerProcess
 
 
@@ -15,12 +15,12 @@ def forked_scheduler(
 ) -> SchedulerProcess:
     """A scheduler to be started, without the seconds that imports take where that can be."""
     # The loader reads this at the start of a program: who is forked does not hear of it.
-    forking = None if "LD_LIBRARY_PATH" in (more or ()) else _forking()
-    return SchedulerProcess(state_dir, hub_url, token, more=more, forking=forking, **rest)
+    fork_server = None if "LD_LIBRARY_PATH" in (more or ()) else _fork_server()
+    return SchedulerProcess(state_dir, hub_url, token, more=more, fork_server=fork_server, **rest)
 
 
 @cache
-def _forking() -> Forking:
-    made = Forking("benchmarks.forked_schedulers")
+def _fork_server() -> ForkServer:
+    made = ForkServer("benchmarks.forked_schedulers")
     atexit.register(made.close)
     return made

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.forking import Forking
+from benchmarks.forking import ForkServer
 from benchmarks.kills import run
 
 KILLS = 20
@@ -13,8 +13,8 @@ KILLS = 20
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 async def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
-    with Forking("benchmarks.forked_schedulers") as forking:
-        verdict = await run(tmp_path, KILLS, forking)
+    with ForkServer("benchmarks.forked_schedulers") as fork_server:
+        verdict = await run(tmp_path, KILLS, fork_server)
     assert verdict.jobs > KILLS / 2
     assert verdict.lost == []
     assert verdict.unfinished == []

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.forking import fork_for_each_line, say_into
+from benchmarks.forking import fork_for_each_line, redirect_output
 from carrel_scheduler.engines.kubernetes import leadership
 from carrel_scheduler.engines.kubernetes.leadership import Leader
 from carrel_scheduler.kube import client as kube_client
@@ -47,7 +47,7 @@ async def _import_everything() -> None:
 def _serve(line: bytes) -> None:
     """Run a scheduler until the end of this process."""
     script = msgspec.json.decode(line, type=FaultScript)
-    say_into(str(script.log))
+    redirect_output(str(script.log))
     control = FaultControl(script.control)
     faults = Faults(
         random.Random(script.seed),

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.forking import Forked, Forking
+from benchmarks.forking import ForkedProcess, ForkServer
 
 LEASE_SECONDS: Final = 3.0
 _LAYOUT: Final = struct.Struct("d?")
@@ -82,7 +82,7 @@ class FaultControl:
         self._memory[: _LAYOUT.size] = _LAYOUT.pack(*values)
 
 
-class ForkedScheduler(Forked):
+class ForkedScheduler(ForkedProcess):
     """A forked scheduler, as its tests see it."""
 
     def __init__(self, script: FaultScript, pid: int) -> None:
@@ -96,7 +96,7 @@ class ForkedScheduler(Forked):
         return self.script.kill_file.read_text() if self.script.kill_file.exists() else ""
 
 
-class SchedulerForkServer(Forking):
+class SchedulerForkServer(ForkServer):
     """The fork server of the schedulers."""
 
     def __init__(self) -> None:
