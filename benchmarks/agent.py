@@ -45,7 +45,7 @@ class Taker(http.server.BaseHTTPRequestHandler):
 
     @override
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def busy_machine(path: Path, pids: list[int]) -> GpuState:
@@ -60,14 +60,14 @@ def busy_machine(path: Path, pids: list[int]) -> GpuState:
 
 
 def work(state: GpuState, pids: list[int]) -> None:
-    """Every process has just worked."""
+    """Record that every process has just worked."""
     now = time.time_ns() // 1000
     for number, pid in enumerate(pids):
         state.list_process(number % GPUS, pid, memory=9_000 * MIB, sm_percent=12, sampled_us=now)
 
 
 def measure(looks: int) -> list[Figure]:
-    """Every figure."""
+    """Measure all figures."""
     sleeping = [subprocess.Popen(["/bin/sleep", "600"]) for _ in range(PROCESSES)]
     pids = [process.pid for process in sleeping]
     with (
@@ -128,7 +128,7 @@ def figures(agent: psutil.Process, state: GpuState, pids: list[int], looks: int)
 
 
 def until(count: int, state: GpuState, pids: list[int]) -> None:
-    """So many reports have come, each after new work."""
+    """Wait for so many reports, each after new work."""
     deadline = time.monotonic() + 60 + 3 * count
     while len(Taker.sizes) < count:
         if time.monotonic() > deadline:
@@ -138,7 +138,7 @@ def until(count: int, state: GpuState, pids: list[int]) -> None:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """What it has used."""
+    """The processor seconds of a process."""
     times = process.cpu_times()
     return float(times.user + times.system)
 

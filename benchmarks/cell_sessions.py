@@ -57,13 +57,13 @@ class Session:
 
     @property
     def seconds(self) -> float:
-        """From its first cell to the end of its last."""
+        """Seconds from its first cell to the end of its last."""
         return math.fsum(self.cells) + math.fsum(self.pauses)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one way of giving GPUs comes to.
+    """The cost of one way of giving GPUs.
 
     Attributes:
         gpu_seconds: for which GPUs were held.
@@ -160,7 +160,7 @@ def _spans(
     session: Session, cold: Callable[[], float], warm: Callable[[], float], keep: float,
     waits: list[float],
 ) -> Iterator[tuple[float, float]]:  # fmt: skip
-    """When a session holds a GPU; what its cells wait is added to ``waits``."""
+    """The spans in which a session holds a GPU; waits of its cells are added to ``waits``."""
     now, held = session.begin, None
     for cell, pause in zip(session.cells, (*session.pauses, math.inf), strict=True):
         wait = cold() if held is None else warm()
@@ -174,7 +174,7 @@ def _spans(
 
 
 def most_at_once(spans: Sequence[tuple[float, float]]) -> int:
-    """How many of the spans overlap at most."""
+    """The largest number of spans that overlap."""
     now = most = 0
     for _, change in sorted([(end, -1) for _, end in spans] + [(begin, 1) for begin, _ in spans]):
         now += change

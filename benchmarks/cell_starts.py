@@ -1,4 +1,4 @@
-"""How soon a ``%%gpu`` cell begins: a real kernel on a real installation with free GPUs.
+"""Latency of ``%%gpu`` cells: a real kernel on a real installation with free GPUs.
 
 Hub, scheduler, gateway and proxy run as ``carrel up`` runs them; beside them a notebook's kernel of
 one person. A cell that assigns a number is run as it is and behind ``%%gpu``, in turns; the
@@ -59,7 +59,7 @@ class _Kernel:
         self._client.wait_for_ready(timeout=TIMEOUT_SECONDS)
 
     def seconds(self, code: str) -> float:
-        """From sending a cell to its reply. Raises ``RuntimeError`` with what the cell raised."""
+        """Seconds from a cell to its reply. Raises ``RuntimeError`` with the cell's error."""
         began = time.perf_counter()
         answer = self._client.execute_interactive(
             code, output_hook=lambda _: None, timeout=TIMEOUT_SECONDS
@@ -81,7 +81,7 @@ async def _token(session: aiohttp.ClientSession) -> str:
 
 
 async def measure_starts(runs: int) -> Starts:
-    """So many cells of each sort, after one of each that does not count."""
+    """Measure so many cells of each sort, after one of each that does not count."""
     within = "/srv" if os.geteuid() == 0 else Path.home()  # temporary folders differ in tasks
     folder = Path(tempfile.mkdtemp(prefix="carrel-cells-", dir=within))
     folder.chmod(0o755)

@@ -46,7 +46,7 @@ IDLE_SECONDS: Final = INTERACTIVE["idle_timeout_seconds"]
 def figures(
     made: Sequence[Session], hasty: Sequence[Session], starts: Starts, keep: float, seed: int
 ) -> list[Figure]:
-    """What both ways come to; ``hasty`` are the same sessions with half of the time to think."""
+    """The figures of both ways; ``hasty`` are the same sessions with half of the time to think."""
     draw = random.Random(seed)
     cold, warm = drawn(starts.cold, draw), drawn(starts.warm, draw)
     whole, cells = bound(made, IDLE_SECONDS), by_cells(made, cold, warm, keep)
@@ -91,7 +91,7 @@ def less(cells: Held, whole: Held) -> float:
 
 
 def drawn(values: Sequence[float], draw: random.Random) -> Callable[[], float]:
-    """One of the measured values each time."""
+    """A function that draws one of the measured values."""
     return lambda: max(0.0, draw.choice(values))
 
 

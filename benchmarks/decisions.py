@@ -1,4 +1,4 @@
-"""How long single decisions of the core take, against the field and against what was promised.
+"""Times of single decisions of the core, against peers and goals.
 
 One sub-command for each kind of decision. Data is
 made from seeds, so every run decides the same. Times are wall clock; beside them stands the

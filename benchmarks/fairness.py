@@ -1,4 +1,4 @@
-"""Do twenty projects of unequal quota get what they are entitled to, when all of them want more?
+"""Fairness: twenty projects of unequal quota that all want more get what they are entitled to.
 
 Jobs come at one and a half times what a project is guaranteed, run, and end. Half of the projects
 come two hours later and take back what the others borrowed meanwhile. Then, for some hours, the
@@ -43,7 +43,7 @@ JAIN_GOAL, FINISH_GOAL = 0.99, 1.2
 
 @dataclass(slots=True)
 class Watch:
-    """What is seen while it runs: samples of use, and violations of quota."""
+    """Observations of a run: samples of use, and violations of quota."""
 
     used: Counter[str] = field(default_factory=Counter)
     entitled: Counter[str] = field(default_factory=Counter)
@@ -74,7 +74,7 @@ class Watch:
             self.in_quota_victims += sum(sizes) - max(sizes) >= beyond
 
     def state(self, state: State) -> None:
-        """What may not be stopped stays within quota."""
+        """Check that non-preemptible work stays within quota."""
         for slot in state.queues.slots.values():
             fixed = int(state.queues.fixed[slot, 0])
             self.fixed_beyond += fixed > state.queues.rule(slot).quota.gpu_milli
@@ -94,7 +94,7 @@ class Watch:
 
 
 def fill(room: int, sizes: Sequence[int]) -> int:
-    """How many of so many GPUs jobs of these sizes can fill at most."""
+    """The most of so many GPUs that jobs of these sizes can fill."""
     within, reached = (1 << room + 1) - 1, 1
     for size in sizes:
         reached |= reached << size & within
@@ -102,7 +102,7 @@ def fill(room: int, sizes: Sequence[int]) -> int:
 
 
 def jobs_of(hours: float, seed: int) -> list[TraceJob]:
-    """All jobs, in the order of arrival."""
+    """The jobs, in the order of arrival."""
     rng = random.Random(seed)
     sizes = (1, 1, 1, 2, 2, 4, 8)
     mean_gpus = sum(sizes) / len(sizes)
@@ -158,7 +158,7 @@ def jain(values: Sequence[float]) -> float:
 
 
 def finish_times(jobs: Sequence[TraceJob], run: Simulation) -> dict[str, float]:
-    """Of each project: mean time to the end, over that on GPUs of its own."""
+    """The mean time to the end of each project, over that on GPUs of its own."""
     took: dict[str, list[float]] = {}
     for work in run.ended:
         if work.finished is not None:

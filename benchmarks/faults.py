@@ -44,7 +44,7 @@ HOUR_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What faults happen to."""
+    """The installation that faults are injected into."""
 
     scheduler: SchedulerProcess
     session: aiohttp.ClientSession
@@ -74,7 +74,7 @@ class Scene:
 
 
 async def full_disk(scene: Scene) -> None:
-    """No room for anything, for a scheduler that starts neither."""
+    """Fill the disk, also for a scheduler that starts."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while await _is_ready(scene):
             scene.disk.fill()
@@ -122,14 +122,14 @@ async def clock_jumps(scene: Scene) -> None:
 
 
 async def scheduler_stands_still(scene: Scene) -> None:
-    """It is stopped and goes on."""
+    """Stop the scheduler and let it go on."""
     os.kill(scene.scheduler.pid, signal.SIGSTOP)
     await asyncio.sleep(2 * LASTS_SECONDS)
     os.kill(scene.scheduler.pid, signal.SIGCONT)
 
 
 async def supervisors_stand_still(scene: Scene) -> None:
-    """Those of tasks are stopped, and what starts them; the scheduler is killed meanwhile."""
+    """Stop the supervisors of tasks and their fork server; kill the scheduler meanwhile."""
     stopped = [*_supervisors(scene.disk.folder), *_children(scene.scheduler.pid)]
     _send(stopped, signal.SIGSTOP)
     await asyncio.sleep(LASTS_SECONDS)
@@ -175,7 +175,7 @@ FAULTS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
 async def run(
     folder: Path, rounds: int, fork_server: ForkServer
 ) -> tuple[Verdict, dict[str, float]]:
-    """All faults so many times; the verdict, and the longest time until back after each."""
+    """Inject every fault so many times; the verdict, and the longest recovery after each."""
     switches = folder / "switches"
     switches.mkdir()
     with shared_folder() as shared, small_disk(folder / "disk", DISK_MEGABYTES) as disk:

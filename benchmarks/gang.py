@@ -66,7 +66,7 @@ class Bench:
     turns: int = 0
 
     def next_file(self) -> Path:
-        """Where the first worker writes down when all have met."""
+        """The file in which the first worker records that all have met."""
         self.turns += 1
         return self.folder / f"met-{self.turns}"
 
@@ -121,7 +121,7 @@ class Bench:
 
 
 def start_all(shared: Mapping[str, str], workers: int) -> list["subprocess.Popen[bytes]"]:
-    """What a person would do in a loop of a shell."""
+    """Start the workers as a loop of a shell would."""
     return [
         subprocess.Popen(
             [sys.executable, "-c", WORKER], env={**os.environ, **shared, "RANK": str(rank)}

@@ -1,4 +1,4 @@
-"""How times grow with the number of nodes: a plot with logarithmic axes, written as SVG."""
+"""A plot of times by the number of nodes, with logarithmic axes, as SVG."""
 
 import math
 from collections.abc import Mapping

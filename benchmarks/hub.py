@@ -42,7 +42,7 @@ PEERS = f"c.Spawner.cmd = {COMMAND!r}\nc.Spawner.args = []\n"
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """One storm.
+    """The result of a spawn storm.
 
     Attributes:
         rate: servers a second.
@@ -57,7 +57,7 @@ class Storm:
     spent: dict[str, float]
 
     def quantile(self, percent: int) -> float:
-        """So many percent of the starts took no longer."""
+        """The time that so many per cent of the starts did not exceed."""
         return statistics.quantiles(self.seconds, n=100, method="inclusive")[percent - 1]
 
 
@@ -97,7 +97,7 @@ async def stop(session: aiohttp.ClientSession, user: str) -> None:
 
 
 async def storm(stack: Stack, users: int, clients: int) -> Storm:
-    """One storm on new state."""
+    """Run a spawn storm on new state."""
     async with stack, stack.session() as session:
         names = [f"user-{number:04}" for number in range(users)]
         await stack.add_users(session, names)
@@ -121,7 +121,7 @@ async def for_all(
     names: Sequence[str],
     clients: int,
 ) -> list[T]:
-    """Do it for each user, so many at a time."""
+    """Call ``action`` for each user, so many at a time."""
     queue = iter(names)
 
     async def client() -> list[T]:

@@ -54,7 +54,7 @@ say("done")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run of kills showed; every list should be empty.
+    """The result of a run of kills; every list should be empty.
 
     Attributes:
         jobs: how many submissions were acknowledged.
@@ -215,7 +215,7 @@ async def _killing(
 
 
 def judge(load: Load, back: list[float], stored: list[dict[str, Any]], lines: list[str]) -> Verdict:
-    """What the ledger and the lines of the jobs show."""
+    """The verdict by the ledger and the lines of the jobs."""
     began = collections.Counter(line for line in lines if line.startswith("began"))
     done = {line.split()[1] for line in lines if line.startswith("done")}
     kept = {one["uid"] for one in stored}

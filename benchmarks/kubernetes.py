@@ -14,7 +14,7 @@ from benchmarks.report import show
 
 
 def bind() -> None:
-    """Our scheduler beside kube-scheduler."""
+    """Compare the scheduler with kube-scheduler."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("bind",))
     parser.add_argument("--nodes", type=int, default=500)

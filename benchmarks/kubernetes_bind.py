@@ -145,7 +145,7 @@ async def _submit(
 async def _churns(
     client: KubeClient, watcher: Watcher, scheduler: str, load: Load, names: list[str]
 ) -> float:
-    """Some leave a full cluster and as many come, several times; the middle of the seconds."""
+    """Replace some pods of a full cluster several times; the median of the seconds."""
     took = []
     for turn in range(CHURNS):
         leaving = names[turn * CHURN : (turn + 1) * CHURN]
@@ -166,7 +166,7 @@ def _deletion(client: KubeClient, load: Load, number: int, name: str) -> Any:
 
 
 def start_ours(cluster: Cluster, nodes: int) -> tuple[str, int]:
-    """Our scheduler of guests as a process."""
+    """Start Carrel's scheduler of external pods as a process."""
     _fence(cluster)
     folder = cluster.record.folder / "carrel"
     folder.mkdir()
@@ -242,7 +242,7 @@ def _await_text(log: Path, text: str, process: "subprocess.Popen[bytes]") -> Non
 
 
 def bind(nodes: int, load: Load, rounds: int) -> list[Figure]:
-    """Both schedulers, one after the other, each of them first in turn."""
+    """Measure both schedulers, one after the other, each of them first in turn."""
     runs: dict[str, list[Run]] = {PEER: [], OURS: []}
     sides = [(PEER, start_peer), (OURS, start_ours)]
     for turn in range(rounds):

@@ -1,4 +1,4 @@
-"""What came of binding pods with our scheduler and with kube-scheduler, beside each other."""
+"""Figures of binding pods with Carrel's scheduler and with kube-scheduler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ OURS, PEER = "carrel", "kube-scheduler"
 
 @dataclass(slots=True)
 class Run:
-    """What one scheduler did; times in seconds."""
+    """The result of one scheduler; times in seconds."""
 
     rate: float = 0.0
     latencies: list[float] = field(default_factory=list)

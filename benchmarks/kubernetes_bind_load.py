@@ -1,4 +1,4 @@
-"""What is bound in ``benchmarks.kubernetes bind``: pods alone, in gangs, or with a part of a GPU.
+"""The pods of ``benchmarks.kubernetes bind``: alone, in gangs, or with a part of a GPU.
 
 A GPU is shared by means of a reservation pod, whose node says which GPU it got. There are no real
 nodes in the benchmark, so their answers are played, and the writes of them are not the scheduler's.
@@ -51,7 +51,7 @@ class Load:
         return replace(self, share="")
 
     def namespace(self, number: int) -> str:
-        """Where a pod belongs; the pods of a gang are in one namespace."""
+        """The namespace of a pod; the pods of a gang are in one namespace."""
         return NAMESPACES[number // self.gang_size % len(NAMESPACES)]
 
     def pod(self, number: int, name: str, scheduler: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ Side = Callable[[Path, float], Coroutine[Any, Any, float]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one side took: cores, while so many events came in a second."""
+    """The load of one side: cores, at so many events a second."""
 
     cores: float
     rate: float
@@ -138,7 +138,7 @@ async def _record(running: Cluster, pods: int, folder: Path) -> Recording:
 
 
 async def _under(recording: Recording, rate: float, seconds: float, side: Side) -> Load:
-    """One side while the player plays; it says itself how much it sent meanwhile."""
+    """Measure one side while the player plays; it reports how much it sent."""
     playing = await Playing.start(recording.folder, recording.authority, rate)
     config = kubeconfig(recording.kubeconfig, playing.url, recording.folder / "playing")
     try:
@@ -158,7 +158,7 @@ async def _client(config: Path) -> AsyncIterator[KubeClient]:
 
 
 async def _share(seconds: float) -> float:
-    """Of a processor that this process takes from now on."""
+    """The share of a processor that this process takes from now on."""
     began, used = time.perf_counter(), time.process_time()
     await asyncio.sleep(seconds)
     return (time.process_time() - used) / (time.perf_counter() - began)

@@ -46,7 +46,7 @@ class Cluster:
         return KubeClient(from_kubeconfig(self.kubeconfig))
 
     def writes(self) -> int:
-        """How many writes of pods and events the API server has carried out."""
+        """The number of writes of pods and events that the API server has carried out."""
         text = str(self.plane.get("/metrics"))
         total = 0.0
         for found in _REQUESTS.finditer(text):

@@ -132,7 +132,7 @@ def _volumes() -> list[dict[str, Any]]:
 
 
 def status(number: int, restarts: int) -> dict[str, Any]:
-    """What a kubelet tells of a pod that runs."""
+    """The status that a kubelet writes for a running pod."""
     kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     address = f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"
     container = {

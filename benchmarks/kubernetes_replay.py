@@ -42,7 +42,7 @@ async def record_lists(client: KubeClient, paths: Sequence[str], to: Path) -> No
 async def record_events(
     client: KubeClient, resource: Resource, version: str, count: int
 ) -> list[bytes]:
-    """So many events of a watch from a version on, as lines; bookmarks are left out."""
+    """Record so many events of a watch from a version on, as lines without bookmarks."""
     lines, events = LineSplitter(), []
     async for chunk in client.watch(resource, version):
         told = lines.feed(chunk)
@@ -53,7 +53,7 @@ async def record_events(
 
 
 def write_events(events: Sequence[bytes], path: str, to: Path) -> None:
-    """What a watch of this path is to play."""
+    """Write the events that a watch of this path plays."""
     (to / f"{quote(path, safe='')}.events").write_bytes(b"".join(events))
 
 
@@ -129,7 +129,7 @@ class Playing:
 
     @classmethod
     async def start(cls, folder: Path, authority: Path, rate: float) -> "Playing":
-        """With the certificate of the server that was recorded, whose key lies beside it."""
+        """Start a player with the recorded server's certificate, whose key lies beside it."""
         words = (folder, authority, authority.with_suffix(".key"), rate)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.kubernetes_replay", *map(str, words)),
@@ -141,7 +141,7 @@ class Playing:
         return cls(process, f"https://127.0.0.1:{port}")
 
     async def end(self) -> float:
-        """How many events a second it sent, from the first one on."""
+        """Stop it, and return how many events a second it sent, from the first one on."""
         said, _ = await self._process.communicate(b"")
         return float(said)
 

@@ -51,7 +51,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 async def pages_of(client: KubeClient) -> list[bytes]:
-    """Every page of a listing of pods, as bytes."""
+    """The pages of a listing of pods, as bytes."""
     pages, more = [], ""
     while True:
         path = f"{PODS.path(NAMESPACE)}?limit=1000{more}"
@@ -99,7 +99,7 @@ class Whole:
 
 
 async def whole(client: KubeClient) -> Whole:
-    """From a fresh feed to everything told."""
+    """Measure a fresh feed until everything was delivered."""
     feed = Feed(client, PODS, Pod, NAMESPACE)
     began, used = time.perf_counter(), time.process_time()
     async for change in feed.subscribe():

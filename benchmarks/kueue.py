@@ -93,7 +93,7 @@ def figures(generator: Generator, found: Results, spent: dict[str, float]) -> li
 
 
 def _details(generator: Generator, found: Results, spent: dict[str, float]) -> list[Figure]:
-    """What explains the time."""
+    """The figures that explain the time."""
     deciding = spent["decide_seconds"] + spent["apply_seconds"]
     rest = (spent["cpu_seconds"] - deciding) / len(generator.arrivals)
     in_use = found.core_seconds / generator.capacity / found.seconds

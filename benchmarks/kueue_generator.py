@@ -91,7 +91,7 @@ class Generator:
 
     @property
     def ideal_seconds(self) -> float:
-        """No schedule is shorter: all work over all capacity, or the last arrival's own end."""
+        """A lower bound: all work over all capacity, or the end of the last arrival."""
         work = sum(one.kind.request * one.kind.runtime_ms / 1000 for one in self.arrivals)
         last = max(one.at + one.kind.runtime_ms / 1000 for one in self.arrivals)
         return max(work / self.capacity, last)

@@ -1,4 +1,4 @@
-"""What the ledger says when all is done: times, waits, and that each workload ran exactly once."""
+"""Results by the ledger: times, waits, and that each workload ran exactly once."""
 
 import sqlite3
 from contextlib import closing

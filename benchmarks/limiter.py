@@ -1,4 +1,4 @@
-"""What the limiter of GPU memory costs a program, on the test driver.
+"""The cost of the limiter of GPU memory for a program, on the test driver.
 
 ``python -m benchmarks.limiter [--json] [--calls 20000] [--rounds 7]``
 
@@ -54,7 +54,7 @@ def in_turns(
 
 
 def run(calls: int, rounds: int) -> list[Figure]:
-    """Every figure."""
+    """Measure all figures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         drivers = build_cuda(folder)
@@ -79,7 +79,7 @@ def run(calls: int, rounds: int) -> list[Figure]:
 
 
 def over(figure: str, limited: float, free: float) -> Figure:
-    """How much longer calls take, in per cent."""
+    """The per cent by which calls take longer."""
     value = (limited / free - 1) * 100
     return Figure(figure, value, "%", f"at most {MOST_PER_CENT:g}", value <= MOST_PER_CENT)
 

@@ -34,7 +34,7 @@ GOAL_PER_SECOND = 300.0
 
 
 def call(number: int) -> int:
-    """One call: about a millisecond."""
+    """A call of about a millisecond."""
     time.sleep(0.001)
     return number
 

@@ -51,7 +51,7 @@ WAVES: Final = ((1,), (2,), (4, 8))
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One instance for so many seconds, from ``arrival`` on."""
+    """A job with one instance for so many seconds, from ``arrival`` on."""
 
     number: int
     arrival: float
@@ -182,7 +182,7 @@ def accepted_by_core(jobs: Sequence[Job], gpus: int, *, moves: bool) -> float:
 
 
 def core_makespan(jobs: Sequence[Job], gpus: int) -> float:
-    """When the last of the jobs ends."""
+    """The end of the last job."""
     run = simulation(gpus, moves=True)
     for job in jobs:
         run.at(job.arrival, partial(submit, run, job))
@@ -208,7 +208,7 @@ def makespans(name: str, jobs: Sequence[Sequence[Job]], gpus: int, goal: float) 
 
 
 def acceptance(jobs: Sequence[Sequence[Job]], gpus: int) -> list[Figure]:
-    """What each way accepts of all work, and by how much the core is ahead."""
+    """The work that each way accepts, and the lead of the core."""
     ways: dict[str, Callable[[Sequence[Job]], float]] = {
         "first fit": lambda some: accepted_by(first_fit, some, gpus),
         "best fit": lambda some: accepted_by(best_fit, some, gpus),

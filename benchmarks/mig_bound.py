@@ -1,4 +1,4 @@
-"""How soon jobs on divided GPUs can end at the earliest, whoever places them.
+"""A lower bound of the makespan of jobs on divided GPUs, whoever places them.
 
 Relaxed: a job may be cut into parts that run at any time from its arrival on, also side by side,
 and a GPU changes its layout in no time. So between two arrivals only the time matters that GPUs
@@ -17,7 +17,7 @@ from carrel_scheduler.core import mig
 
 
 def makespan(model: mig.Model, jobs: Sequence[StaticJob], gpus: int) -> float:
-    """When the last job ends at the earliest, in seconds."""
+    """The earliest end of the last job, in seconds."""
     starts = sorted({arrival for arrival, _, _ in jobs})
     ways = [Counter(layout) for layout in layouts(model)]
     work: dict[tuple[mig.Profile, int], float] = {}

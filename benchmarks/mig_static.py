@@ -22,7 +22,7 @@ StaticJob = tuple[float, mig.Profile, float]
 
 @cache
 def layouts(model: mig.Model) -> tuple[Layout, ...]:
-    """Every way to fill a GPU so that nothing more fits, largest instances first."""
+    """The ways to fill a GPU so that nothing more fits, largest instances first."""
     plain = sorted((p for p in model.profiles.values() if not p.media), key=lambda p: -p.size)
     found: set[Layout] = set()
 
@@ -60,13 +60,13 @@ def divide(model: mig.Model, jobs: Sequence[StaticJob], gpus: int) -> list[mig.P
 
 
 def _times(work: Work, there: Counter[mig.Profile]) -> list[float]:
-    """How long each profile takes on its own instances, the longest first."""
+    """The time of each profile on its own instances, the longest first."""
     times = (work[p] / there[p] if there[p] else NEVER * work[p] * p.size for p in work)
     return sorted(times, reverse=True)
 
 
 def makespan(model: mig.Model, jobs: Sequence[StaticJob], gpus: int) -> float:
-    """When the last job ends, in seconds."""
+    """The end of the last job, in seconds."""
     instances = divide(model, jobs, gpus)
     return min(_makespan(instances, jobs, exact=exact) for exact in (False, True))
 

@@ -24,7 +24,7 @@ BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """One run.
+    """The arrivals of a run.
 
     Attributes:
         pods: in the order of arrival.

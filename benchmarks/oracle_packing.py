@@ -1,4 +1,4 @@
-"""How much a decision packs, against the most that could be packed, on small random clusters.
+"""Packing of decisions against the optimum, on small random clusters.
 
 The optimum is a mixed-integer program: each job is placed whole or not at all, each task on one
 node, shares of a GPU on one device each; GPUs served are maximised. The core may not choose whom to
@@ -147,7 +147,7 @@ def optimum(cluster: Cluster) -> int:
 
 
 def ratio(seed: int) -> float:
-    """What is decided over what is possible, 1 being the optimum."""
+    """The decided amount over the possible one, 1 being the optimum."""
     cluster = random_cluster(seed)
     best = optimum(cluster)
     return decided(cluster) / best if best else 1.0

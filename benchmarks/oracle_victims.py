@@ -1,4 +1,4 @@
-"""How much work victims lose, against the least among all sets that the rules allow.
+"""Lost work of victims against the least of all sets that the rules allow.
 
 Small full clusters and one workload that claims whole GPUs: of its own queue's lower priority, or
 of other queues beyond their quota; every set of victims is looked at. Lost work is GPU-seconds
@@ -143,14 +143,14 @@ def _job(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Whom the core stops; those of them who are given room elsewhere are ``moved``."""
+    """The victims of the core; those who are given places elsewhere are ``moved``."""
 
     stopped: frozenset[str]
     moved: frozenset[str]
 
 
 def decided(case: Case) -> Found | None:
-    """What the core does, or ``None`` when it holds no room for the preemptor."""
+    """The decision of the core, or ``None`` when it reserves nothing for the preemptor."""
     state = State()
     for event in _events(case):
         state.apply(event)
@@ -221,7 +221,7 @@ def least(case: Case) -> Cost | None:
 
 
 def cost(case: Case, chosen: frozenset[str]) -> Cost:
-    """What these cost together; lost work by the rule for comparing queues."""
+    """The cost of these together; lost work by the rule for comparing queues."""
     lost = sum(job.lost / mean for job, mean in _with_means(case) if job.uid in chosen)
     if not case.excess:
         return 0, 0, lost
@@ -271,7 +271,7 @@ def _with_means(case: Case) -> Iterator[tuple[Running, float]]:
 
 
 def _sets(case: Case) -> Iterator[frozenset[str]]:
-    """All sets that the rules allow."""
+    """The sets that the rules allow."""
     legal = [job for job in case.jobs if job.legal]
     every = chain.from_iterable(combinations(legal, size) for size in range(len(legal) + 1))
     for chosen in every:
@@ -280,7 +280,7 @@ def _sets(case: Case) -> Iterator[frozenset[str]]:
 
 
 def _within_budgets(case: Case, chosen: tuple[Running, ...]) -> bool:
-    """Each queue is still beyond its quota when its last victim goes."""
+    """Whether each queue is still beyond its quota when its last victim goes."""
     taken: dict[str, list[int]] = {}
     for job in chosen:
         taken.setdefault(job.queue, []).append(job.milli)

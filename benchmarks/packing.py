@@ -53,7 +53,7 @@ class Policy(Protocol):
     """Places pods in their order."""
 
     def place(self, pods: Sequence[Request]) -> Sequence[Any]:
-        """Where the pods went, ``None`` for each that does not fit."""
+        """Place pods: their places, ``None`` for each that does not fit."""
 
     def finish(self, place: Any) -> None:
         """The pod placed there ended."""
@@ -61,7 +61,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: percent of GPUs, percent of demand, decisions per second of processor time."""
+    """The result of a run: per cent of GPUs, of demand, decisions per processor second."""
 
     allocated: float
     first_rejected: float
@@ -115,7 +115,7 @@ class Means:
 def measure_trace(
     nodes: list[NodeSet], pods: list[Request], seeds: int, load: float
 ) -> dict[str, Means]:
-    """All policies on one trace."""
+    """Measure all policies on one trace."""
     capacity = sum(node.devices for node in nodes) * MILLI
     bound, numbers = Bound(nodes), range(FIRST_SEED, FIRST_SEED + seeds)
     orders = [filling(pods, capacity, seed) for seed in numbers]
@@ -163,7 +163,7 @@ def figures_of(traces: dict[str, dict[str, Means]], load: float) -> list[Figure]
 
 
 def _of_one(trace: str, policy: str, one: Means, fgd: Means, load: float) -> list[Figure]:
-    """Of one policy on one trace; only the core has goals."""
+    """The figures of one policy on one trace; only the core has goals."""
     name, core = f"{trace}: {policy}", policy == CORE
     least = max(fgd.allocated, PUBLISHED.get(trace, 0.0))
     if trace == "default":

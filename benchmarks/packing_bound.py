@@ -1,4 +1,4 @@
-"""How much of the GPUs any policy can have allocated when it rejects its first GPU pod.
+"""An upper bound of the GPUs that are allocated when the first GPU pod is rejected.
 
 A linear program tells how much of a list of pods fits at best, as a fluid of the list's mix: GPUs,
 CPU and memory of all nodes of a kind together, models, and borders of nodes and devices for GPUs.
@@ -91,7 +91,7 @@ class Bound:
             length = min(max(length, fits + 1), too_many - 1)
 
     def part(self, pods: Sequence[Request]) -> float:
-        """How many times this mix of pods fits at best."""
+        """The largest multiple of this mix of pods that fits."""
         counts = Counter(pods)
         shares = sorted({_size(pod) for pod in counts if pod.share_milli}, reverse=True)
         simple: list[Pattern] = [(((1, 0), 1),), *(((one, MILLI // one[1]),) for one in shares)]
@@ -163,7 +163,7 @@ class _Program:
         return number
 
     def _add_nodes(self, kind: Kind, count: int, blocks: list[int]) -> None:
-        """Every way to cut blocks out of a node of a kind."""
+        """Add variables for the ways to cut blocks out of a node of a kind."""
         limit = self._row(("nodes", kind), float(count))
         for split in _splits(kind.devices, blocks):
             column = [(limit, 1.0)]
@@ -193,7 +193,7 @@ def _size(pod: Request) -> Size:
 
 
 def _splits(devices: int, blocks: list[int]) -> list[dict[int, int]]:
-    """All ways to cut blocks out of a node."""
+    """The ways to cut blocks out of a node."""
     if not blocks:
         return [{}]
     first, rest = blocks[0], blocks[1:]

@@ -38,7 +38,7 @@ class CorePolicy:
         self._arrived = 0
 
     def place(self, pods: Sequence[Request]) -> list[str | None]:
-        """Where the pods went, ``None`` for each that does not fit."""
+        """Place pods: their places, ``None`` for each that does not fit."""
         state, first = self._state, self._arrived
         self._arrived += len(pods)
         for number, pod in enumerate(pods, first):

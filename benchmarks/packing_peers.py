@@ -27,7 +27,7 @@ Place = tuple[int, tuple[int, ...], Request]
 
 
 class PodType:
-    """What is kept for equal pods.
+    """The cached values of equal pods.
 
     Attributes:
         may: (N,) nodes of the pod's models; score: (N,) of placing one, ``IMPOSSIBLE`` where it
@@ -69,10 +69,10 @@ class Peer:
         return gain
 
     def moved(self, node: int) -> None:
-        """Something on a node was taken or given back."""
+        """Update after an amount of a node was taken or given back."""
 
     def place(self, pods: Sequence[Request]) -> list[Place | None]:
-        """Where the pods went, ``None`` for each that does not fit."""
+        """Place pods: their places, ``None`` for each that does not fit."""
         return [self._place(pod) for pod in pods]
 
     def finish(self, place: Place) -> None:

@@ -100,7 +100,7 @@ def growth(kept: Rows) -> Lines:
 
 
 def table(kept: Rows) -> list[str]:
-    """All figures that have a goal, and times faster than a peer."""
+    """The figures that have a goal, and times faster than a peer."""
     lines = ["| command | figure | value | goal | met |", "|---|---|---|---|---|"]
     for name, rows in kept.items():
         for row in rows:

@@ -22,7 +22,7 @@ class TraceJob:
 
 
 def read_jobs(path: Path) -> list[TraceJob]:
-    """All jobs of a trace in the order of arrival.
+    """Read the jobs of a trace in the order of arrival.
 
     Args:
         path: CSV with the columns ``timestamp`` (ISO), ``duration`` (seconds), ``num_gpus`` and

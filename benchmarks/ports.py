@@ -23,5 +23,5 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them, all different."""
+    """So many free ports, all different."""
     return [free_port() for _ in range(count)]

@@ -90,7 +90,7 @@ def named(job: TraceJob, models: Sequence[str], choices: int) -> NodeConstraint:
 
 
 def workload(job: TraceJob, where: NodeConstraint = ANYWHERE) -> WorkloadQueued:
-    """One task up to 8 GPUs; larger jobs are gangs of whole nodes and a rest."""
+    """The workload of a job: one task up to 8 GPUs, else a gang of whole nodes and a rest."""
     whole, rest = divmod(job.gpus, GPUS_A_NODE)
     sizes = [GPUS_A_NODE] * whole + [rest] * bool(rest)
     requests = tuple(Request(gpus=size, cpu_milli=1000 * size, where=where) for size in sizes)
@@ -116,7 +116,7 @@ def figures(
     batch_s: float,
     reclaim_delay_s: float,
 ) -> list[Figure]:
-    """Both kinds of quota side by side."""
+    """Figures of both kinds of quota side by side."""
     static = static_quota.run(jobs, quotas(jobs, gpus))
     begin = time.perf_counter()
     run = simulate(jobs, gpus, checkpoint_s, batch_s, reclaim_delay_s)

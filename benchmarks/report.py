@@ -1,4 +1,4 @@
-"""How every benchmark tells its figures: a table, and with ``--json`` a line for machines."""
+"""Output of benchmarks: a table, and with ``--json`` a line for machines."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure with its goal; ``met`` is decided by the benchmark, which knows the direction.
+    """A figure with its goal; ``met`` is decided by the benchmark, which knows the direction.
 
     A figure without a goal of its own, which explains another, has ``-`` and counts as met.
     """

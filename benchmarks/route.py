@@ -1,4 +1,4 @@
-"""What the way in costs: a target asked directly, through Traefik, its peer and the gateway.
+"""The cost of the way in: a target asked directly, through Traefik, its peer and the gateway.
 
 The target answers a request of 1 KiB with 1 KiB and does nothing else. Before it stand, in turns
 of one run: nothing; Node's ``configurable-http-proxy``, JupyterHub's usual proxy; Traefik with the
@@ -47,7 +47,7 @@ READY_SECONDS = 60.0
 
 @dataclass
 class Side:
-    """One way to the target, and what was measured on it."""
+    """A way to the target, and its measurements."""
 
     name: str
     port: int
@@ -92,7 +92,7 @@ class StandInScheduler:
         }
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """One workload, and silence."""
+        """Send one workload, and then nothing."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         data = json.dumps(self._workload)
@@ -105,7 +105,7 @@ class StandInScheduler:
         return response
 
     async def loads(self, _: web.Request) -> web.Response:
-        """Whatever it tells."""
+        """Accept any report."""
         return web.Response(status=204)
 
 
@@ -127,7 +127,7 @@ async def child(command: Sequence[str], **more: str) -> AsyncIterator[psutil.Pro
 
 
 async def sides(stack: AsyncExitStack) -> list[Side]:
-    """Everything started, each answering: directly, Node's proxy, Traefik, the gateway."""
+    """Start all ways, each answering: directly, Node's proxy, Traefik, the gateway."""
     node = find_node_proxy()
     if node is None:
         sys.exit("Node's proxy is the measure: npm install -g configurable-http-proxy")
@@ -245,7 +245,7 @@ async def turn(side: Side, requests: int, seconds: float) -> None:
 
 
 def figures(measured: Sequence[Side]) -> list[Figure]:
-    """What is told of all sides; the front's throughput is measured by Node's proxy."""
+    """The figures of all ways; the front's throughput is measured by Node's proxy."""
     direct, node, front, gateway = measured
     found = []
     for side in (front, gateway):
@@ -268,7 +268,7 @@ def figures(measured: Sequence[Side]) -> list[Figure]:
 
 
 async def run(options: Any) -> list[Figure]:
-    """All rounds; sides take turns."""
+    """Run all rounds; the ways take turns."""
     async with AsyncExitStack() as stack:
         found = await sides(stack)
         for number in range(options.rounds):

@@ -65,7 +65,7 @@ class Caller:
         return cls(reader, writer, request)
 
     async def ask(self) -> None:
-        """One request; raises ``RuntimeError`` for anything but success."""
+        """Send a request; raises ``RuntimeError`` for anything but success."""
         self._writer.write(self._request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in head.split(b"\r\n", 1)[0]:

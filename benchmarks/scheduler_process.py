@@ -95,7 +95,7 @@ class SchedulerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the running process. Raises ``RuntimeError`` when there is none."""
+        """The pid of the running process. Raises ``RuntimeError`` when there is none."""
         if self._process is None:
             raise RuntimeError("the scheduler was not started")
         return self._process.pid

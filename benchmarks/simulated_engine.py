@@ -90,11 +90,11 @@ class SimulatedEngine:
             self._end_in(grace_seconds, task, 9)
 
     async def list(self) -> Sequence[TaskStatus]:
-        """All that are not forgotten."""
+        """List the tasks that are not forgotten."""
         return tuple(self._tasks.values())
 
     def watch(self) -> AsyncIterator[TaskStatus]:
-        """Each change from now on."""
+        """Yield changes from now on."""
         changes: asyncio.Queue[TaskStatus] = asyncio.Queue()
         self._watchers.append(changes)
 
@@ -112,10 +112,10 @@ class SimulatedEngine:
             raise UnknownTask(str(task))
 
     async def remove_workload(self, workload_uid: str) -> None:
-        """Nothing is left behind."""
+        """No effect: there are no files."""
 
     async def logs(self, workload_uid: str, _request: LogRequest) -> AsyncIterator[bytes]:
-        """One line that says why there are no others."""
+        """Yield a line that says why there are no others."""
         yield f"{workload_uid} is simulated and writes nothing\n".encode()
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Machine:
-    """One node without GPUs; see ``node.contract.DeviceProvider``."""
+    """A node without GPUs; see ``node.contract.DeviceProvider``."""
 
     def __init__(self, cpus: int) -> None:
         self._facts = NodeFacts(

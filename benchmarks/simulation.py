@@ -57,7 +57,7 @@ class Measures:
     def pass_time(
         self, seconds: float, capacity: int, held: int, stopping: int, asked: int
     ) -> None:
-        """So many seconds have passed with these GPU thousandths."""
+        """Add so many seconds with these GPU thousandths."""
         per_gpu = seconds / MILLI
         self.capacity += capacity * per_gpu
         self.held += held * per_gpu
@@ -88,7 +88,7 @@ class Measures:
 
 @dataclass(slots=True)
 class Work:
-    """One workload of a simulation. Times are seconds.
+    """A workload of a simulation. Times are seconds.
 
     Attributes:
         queued: what it asks for.
@@ -139,7 +139,7 @@ class Work:
 
     @property
     def ends_at(self) -> float | None:
-        """When it will be done if nothing changes."""
+        """The time of its end if nothing changes."""
         if self.duration is None or self.rate <= 0:
             return None
         return self.at + max(0.0, self.duration - self.done) / self.rate
@@ -165,7 +165,7 @@ class Work:
         self.run += 1
 
     def fall_back(self, now: float) -> float:
-        """What was not saved is gone; returns the seconds of work that were lost."""
+        """Fall back to what was saved; returns the seconds of work that were lost."""
         self.advance(now)
         lost = self.done - self.saved
         self.done = self.saved
@@ -256,7 +256,7 @@ class Simulation:
         self.jobs.pop(uid).go(self.now, 0.0)
 
     def fail(self, uid: str) -> None:
-        """Everything of a workload that runs dies now, and it waits to run again."""
+        """End everything of a workload that runs; it waits to run again."""
         if self._job(uid).rows:
             self._drop(uid, self._job(uid).rows)
 
@@ -411,7 +411,7 @@ class Simulation:
     # Work
 
     def _pace(self, uid: str) -> None:
-        """After a change of its members: how fast it goes, when it ends, when it saves."""
+        """Update the pace, end and next save of a workload after a change of its members."""
         work, job = self.jobs[uid], self._job(uid)
         least, members = len(job.shape.first_step), len(job.rows)
         rate = members / least if members >= least else 0.0

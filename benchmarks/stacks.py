@@ -132,7 +132,7 @@ class Stack:
         return self
 
     def _network(self) -> Mapping[str, str]:
-        """What the scheduler is told of its tasks' network."""
+        """The environment about the scheduler's network of tasks."""
         return {}
 
     async def __aexit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from carrel_scheduler.core.resources import MILLI
 
 @dataclass(slots=True)
 class StaticRun:
-    """What came of it.
+    """The result of a run.
 
     Attributes:
         in_use: part of all GPUs in use while work waits; idle ones count as far as somebody asks.
@@ -44,7 +44,7 @@ def whole_quotas(milli: dict[str, int]) -> dict[str, int]:
 
 
 class _Pool:
-    """One virtual cluster: what is free, and what waits by size, oldest first."""
+    """A virtual cluster: what is free, and what waits by size, oldest first."""
 
     def __init__(self, gpus: int) -> None:
         self.gpus = self.free = gpus
@@ -75,7 +75,7 @@ class _Pool:
 
 
 def run(jobs: Sequence[TraceJob], milli: dict[str, int]) -> StaticRun:
-    """All jobs of a trace, each in its own virtual cluster's GPUs."""
+    """Run the jobs of a trace, each on its own virtual cluster's GPUs."""
     pools = {name: _Pool(gpus) for name, gpus in whole_quotas(milli).items()}
     total = sum(pool.gpus for pool in pools.values())
     ends: list[tuple[float, str, int]] = []

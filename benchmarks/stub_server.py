@@ -32,7 +32,7 @@ COMMAND = [sys.executable, "-I", "-S", "-c", STUB]
 
 
 class StubSpawner(CarrelSpawner):
-    """As the product's, with the stub in JupyterLab's place."""
+    """The product's spawner with the stub in JupyterLab's place."""
 
     @override
     def launch_spec(self, project: str) -> Launch:

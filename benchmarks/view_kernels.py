@@ -1,4 +1,4 @@
-"""Many people's kernels in one process: each holds live views, whose messages are counted.
+"""Kernels of many people in one process: each holds live views, whose messages are counted.
 
 ``python -m benchmarks.view_kernels URL VIEWS PEOPLE``; prints a line of JSON when all views stand,
 and one for every line that it reads: messages and processor seconds since the line before.
@@ -22,7 +22,7 @@ class Counter:
         self._cpu = time.process_time()
 
     def count(self, *_: Any, **__: Any) -> None:
-        """One message more."""
+        """Count a message."""
         self.messages += 1
 
     def tell(self) -> None:
@@ -34,7 +34,7 @@ class Counter:
 
 
 def look(url: str, views: int, people: int, counter: Counter) -> list[JobView]:
-    """Everybody looks at their share of the jobs."""
+    """Show everybody's share of the jobs."""
     shown = []
     for person in range(people):
         client = Client(url, f"t{person}")

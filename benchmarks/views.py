@@ -65,7 +65,7 @@ class Jobs:
         return [(item["name"], pid, token(pid)) for item in items for pid in (pid_of(item),) if pid]
 
     async def work(self, every: float) -> None:
-        """Each reports and prints once in so many seconds, evenly spread, for ever."""
+        """Let each task report and print once in so many seconds, evenly spread, for ever."""
         step = 0
         while True:
             for name, pid, secret in self.running:
@@ -93,7 +93,7 @@ def pid_of(item: dict[str, Any]) -> int:
 
 
 def token(pid: int) -> str:
-    """What the task was given to report with."""
+    """The token with which the task reports."""
     pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     found = dict(pair.partition(b"=")[::2] for pair in pairs)
     return found[b"CARREL_TASK_TOKEN"].decode()

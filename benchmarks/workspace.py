@@ -42,7 +42,7 @@ SHELL = (
 
 @dataclass
 class Side:
-    """One of the two, with a browser that has signed in."""
+    """One of the two products, with a browser that has signed in."""
 
     stack: Stack
     page: Page
@@ -58,7 +58,7 @@ class Side:
         await self.page.wait_for_url("**/hub/home")
 
     async def once(self) -> float:
-        """One start, from the click to the shell; the workspace is stopped again."""
+        """Start a workspace once, from the click to the shell; it is stopped again."""
         if isinstance(self.stack, CarrelStack):
             await self.page.goto(f"{self.stack.url}/hub/spawn/{USER}")
             button = self.page.locator("#spawn_form button[type=submit]")

@@ -48,7 +48,7 @@ class Cluster:
         self.bound = self.evicted = self.held = 0
 
     def happenings(self) -> list[Event]:
-        """What happens until the next cycle: stops that finish, jobs that end, jobs that come."""
+        """The events until the next cycle: stops that finish, jobs that end, jobs that come."""
         self._cycles += 1
         self.now += SECONDS_A_CYCLE
         found: list[Event] = []
@@ -72,7 +72,7 @@ class Cluster:
         return found
 
     def consequences(self, plan: Plan) -> list[Event]:
-        """What carrying out a plan brings about at once."""
+        """The events that carrying out a plan causes at once."""
         self.bound += len(plan.bindings)
         self.evicted += len(plan.evictions)
         self.held += len(plan.nominations)

@@ -39,7 +39,7 @@ def run(nodes: list[int], repeats: int) -> list[Figure]:
 
 
 def nodes_short(nodes: int, seed: int = 1) -> borrowed.Claim:
-    """On all nodes but N/2 - 1, one job may not be stopped; budgets do not bind."""
+    """A claim on nodes of which all but N/2 - 1 have a job that may not be stopped."""
     rng = random.Random(seed)
     closed = set(rng.sample(range(nodes), nodes - nodes // 2 + 1))
     owners = [[rng.randrange(borrowed.PROJECTS) for _ in range(8)] for _ in range(nodes)]
@@ -78,7 +78,7 @@ def budgets_short(nodes: int, seed: int = 1) -> borrowed.Claim:
 
 
 def puzzle(nodes: int, seed: int = 1) -> borrowed.Claim:
-    """Each node has four jobs of each of two queues of a triangle of three.
+    """A claim on nodes with four jobs of each of two queues of a triangle of three.
 
     A queue may lose the jobs of an odd number b of nodes, so a triangle gives (3 b - 1) / 2 whole
     nodes at most, though 3 b / 2 by any sum; over all triangles the first sum falls short. The jobs

@@ -41,7 +41,7 @@ USUAL_FORMS = (GpuForm.NONE, GpuForm.WHOLE, GpuForm.SHARE)
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All that there is.
+    """The objects of a whole state.
 
     Attributes:
         topologies, nodes, usage: in any order.
@@ -111,7 +111,7 @@ class _Loader:
         return [*places, *self._wanted.values(), *self._others]
 
     def _workloads(self) -> tuple[list[WorkloadQueued], list[int], list[Shape]]:
-        """Those that are entered together; all others ask for room when this returns."""
+        """The workloads that are entered together; the others ask for capacity afterwards."""
         state, shapes_of = self._state, self._state.shapes.of
         specs: list[WorkloadQueued] = []
         queues: list[int] = []
@@ -206,7 +206,7 @@ class _Places:
         return None if bool((free < 0).any()) else free
 
     def _host_amounts(self) -> list[Counts]:
-        """Of each host row, what each task takes."""
+        """The amounts of each host row that a task takes."""
         rows = max(len(host) for host in self._hosts.values())
         by_class = np.zeros((rows, len(self._wanted)), np.int64)
         for cls, host in self._hosts.items():

@@ -39,7 +39,7 @@ def again(state: State, claim: borrowed.Claim) -> None:
 
 
 def read(plan: Plan) -> tuple[int, int, int]:
-    """All of a plan made into objects: bindings, evictions, tasks with places held."""
+    """Make a plan into objects: bindings, evictions, tasks with reserved places."""
     held = sum(len(nomination.places) for nomination in plan.nominations)
     return len(plan.bindings), len(plan.evictions), held
 

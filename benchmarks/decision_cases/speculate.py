@@ -1,4 +1,4 @@
-"""One what-if on the large cluster: would this job start, and what would give way for it?
+"""A forecast on the large cluster: whether a job would start, and what would be evicted.
 
 It is asked on the live state: the job is put in, everything is decided, what becomes of it is read,
 and the job is taken out again. Every question is about another job of another project and at

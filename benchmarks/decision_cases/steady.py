@@ -48,7 +48,7 @@ class Kinds:
 
     @property
     def every(self) -> tuple[Request, ...]:
-        """All of them."""
+        """All requests."""
         return (*self.whole, *self.shares, *self.without)
 
 
