@@ -55,7 +55,7 @@ class Cell:
         self.frames.put(line.encode() + b"\n")
 
     def lines(self) -> Iterator[bytes]:
-        """The lines to send, with signs of life; a kernel that is gone ends the cell."""
+        """The lines to send, with heartbeats; a kernel that is gone ends the cell."""
         try:
             yield b"\n"
             while True:

@@ -211,7 +211,7 @@ class FakeScheduler:
 
     @property
     def activities(self) -> list[Json]:
-        """The signs of life of workspaces so far."""
+        """The heartbeats of workspaces so far."""
         return self._do(lambda: list(self._server.activities))
 
     @property

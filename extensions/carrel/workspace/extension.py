@@ -32,7 +32,7 @@ class CarrelWorkspace(ExtensionApp):
     load_other_extensions = True
 
     activity_interval = Float(
-        10.0, min=0.1, help="Seconds between two signs of life while nothing changes."
+        10.0, min=0.1, help="Seconds between two heartbeats while nothing changes."
     ).tag(config=True)
     activity_debounce = Float(
         0.5, min=0.0, help="Seconds that a change between busy and idle waits before it is told."

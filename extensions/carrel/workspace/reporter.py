@@ -132,7 +132,7 @@ class ActivityReporter:
             self._kernels.refresh()
             self._terminals.refresh()
         except Exception:
-            # The managers are other people's code: one bad look must not end all signs of life.
+            # The managers are other people's code: one bad look must not end all heartbeats.
             log.exception("Reading the activity of kernels and terminals failed")
         self.tracker.input_seen(self._tool_activity())
 

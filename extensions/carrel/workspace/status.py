@@ -51,7 +51,7 @@ class WorkspaceStatus:
 
     Attributes:
         limits: the last known; ``None`` before the first answer.
-        trouble: why the last sign of life did not arrive, empty when it did.
+        trouble: why the last heartbeat did not arrive, empty when it did.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ async def execute(lab: Lab, kernel: str, code: str, *, wait: bool) -> None:
 
 
 def told(scheduler: FakeScheduler, true: Callable[[Any], bool], since: int | None = None) -> Any:
-    """The first sign of life after now, or after the first ``since``, of which this is true."""
+    """The first heartbeat after now, or after the first ``since``, of which this is true."""
     known = len(scheduler.activities) if since is None else since
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:

@@ -71,7 +71,7 @@ def told(lab: Lab) -> dict[str, Any]:
 
 
 def shown_limits(lab: Lab, stops: bool) -> None:
-    """The extension has heard of it with its next sign of life."""
+    """The extension has heard of it with its next heartbeat."""
     until(lambda: (told(lab).get("stops_at") is not None) is stops, "news of the limits")
 
 

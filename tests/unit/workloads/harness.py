@@ -339,7 +339,7 @@ class SchedulerHarness:
         self.loop.enqueue(TaskSeen(status))
 
     async def computes(self, user: str, *, since: float) -> None:
-        """A sign of life of that user's workspace: a cell has been running silently."""
+        """A heartbeat of that user's workspace: a cell has been running silently."""
         told = Activity(at=self.now, busy_since=since, last_input_at=since, kernels=1)
         await LiveState(self.loop).activity(user, "", told)
         await self.settle()

@@ -1,4 +1,4 @@
-"""When signs of life are due, in virtual time."""
+"""When heartbeats are due, in virtual time."""
 
 from carrel.workspace.reporter import PostTimer
 

@@ -37,10 +37,10 @@ class Job:
         asked: what its pending tasks count for in the queue's sum of waiting amounts.
         fixed: what of its placed tasks counts as non-preemptible.
         core: of elastic semi-preemptible work the indices that are protected; ``uncovered``: its
-            minimum came to rest on more than its rights, so nothing of this life is protected.
+            minimum came to rest on more than its rights, so nothing of this attempt is protected.
         reservation: places reserved for it: (task index, place); ``reservation_fixed``: they count
             as non-preemptible.
-        started, saved: of its present life; epoch seconds.
+        started, saved: of its present attempt; epoch seconds.
         evicted_at: when it was last evicted and requeued.
         stale_since: since when it runs with fewer tasks than its minimum.
     """
@@ -174,7 +174,7 @@ class JobTable:
         uids: the uid of each slot; empty when unused.
         in_queue: slot of a queue -> how many jobs it has.
         queue: (J,) slot of the queue; priority: (J,).
-        created, started, since: (J,) epoch seconds: submission, start of the present life, and
+        created, started, since: (J,) epoch seconds: submission, start of the present attempt, and
             start of the work not yet saved.
         gpu: (J,) GPU thousandths of the running tasks.
         placed: (J,) how many tasks hold allocations.

@@ -10,14 +10,14 @@ ever), an execute request, a terminal keystroke, a save, or work on one of its G
 tab is no activity, a silent computing cell is.
 
 An extension pushes the coming stop, whichever it is, to a later instant; how often is the
-project's choice. A workspace that sends no sign of life at all is judged by its GPUs alone, as is
+project's choice. A workspace that sends no heartbeat at all is judged by its GPUs alone, as is
 every training; a training without GPUs has nothing to leave idle.
 
-What a kernel does is known from signs of life alone and is not kept over a restart of the
+What a kernel does is known from heartbeats alone and is not kept over a restart of the
 scheduler, nor is when a GPU last worked; GPUs whose use is not known count as working
-(``state.gpu_use``). So no workspace counts as idle after one before a sign of
-life has had the time to arrive, and GPUs count as idle from then on only: silence of the
-scheduler's own making is no idleness. The time limit needs no sign and goes on.
+(``state.gpu_use``). So no workspace counts as idle after a restart before a
+heartbeat had the time to arrive, and GPUs count as idle from then on only: silence that the
+scheduler caused is no idleness. The time limit needs no heartbeat and goes on.
 """
 
 from dataclasses import dataclass
@@ -292,7 +292,7 @@ def _reason(entry: CachedWorkload, rule: StayRule, coming: Limits, now: float) -
 
 
 def _differs(known: Limits | None, coming: Limits | None) -> bool:
-    """Whether the change is worth writing: a deadline that moved, not every new sign of life."""
+    """Whether the change is worth writing: a deadline that moved, not every new heartbeat."""
     if known is None or coming is None:
         return known is not coming
     return (

@@ -88,7 +88,7 @@ class CachedWorkload:
         gpu_readings: by node, the last reading of its GPUs; see ``state.gpu_use``.
         gpu_series: what its GPUs did since it is known here.
         reported_at: when its job last reported something.
-        hear_until: until when a first sign of life is waited for before it may count as idle.
+        hear_until: until when a first heartbeat is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.
         look_at: when its limits are checked next.
         gone: its object was removed by force: its tasks end, and nothing can be written on it.
@@ -336,7 +336,7 @@ def queued_event(
     Args:
         workload: that waits.
         cache: knows the rules of its project, and what GPUs there are.
-        done: tasks that have ended well and need no place again in this life.
+        done: tasks that have ended well and need no place again in this attempt.
     """
     meta, spec = workload.meta, workload.spec
     project, department = cache.rules_of(meta.project)
