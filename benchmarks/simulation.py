@@ -28,7 +28,7 @@ from carrel_scheduler.core.gangs import leaves
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 @dataclass(slots=True)
@@ -352,7 +352,7 @@ class Simulation:
         """The uids of which nothing holds room."""
         return sorted(uid for uid in self.jobs if uid not in self.state.holding)
 
-    def _job(self, uid: str) -> Job:
+    def _job(self, uid: str) -> JobInfo:
         return self.state.job(uid)
 
     # Carrying out

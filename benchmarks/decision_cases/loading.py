@@ -30,7 +30,7 @@ from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import NEVER_SAVED, Job
+from carrel_scheduler.core.work.jobs import NEVER_SAVED, JobInfo
 from carrel_scheduler.core.work.shapes import Shape
 from carrel_scheduler.core.work.tasks import NOBODY
 
@@ -150,7 +150,7 @@ class _Loader:
 class _Places:
     """Single tasks on usual nodes, as columns."""
 
-    def __init__(self, state: State, jobs: Sequence[Job], places: Sequence[TaskPlaced]) -> None:
+    def __init__(self, state: State, jobs: Sequence[JobInfo], places: Sequence[TaskPlaced]) -> None:
         self._state, self._jobs, self._places = state, jobs, places
         classes, slots = state.classes, state.nodes.slots
         self._node = np.array([slots[place.node] for place in places], np.int64)

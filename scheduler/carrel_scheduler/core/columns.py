@@ -27,7 +27,7 @@ from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.scoring.chooser import Chooser
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.topology.topology import Topologies
-from carrel_scheduler.core.work.jobs import Job, JobTable
+from carrel_scheduler.core.work.jobs import JobInfo, JobTable
 from carrel_scheduler.core.work.over_quota import OverQuota
 from carrel_scheduler.core.work.shapes import Shapes
 from carrel_scheduler.core.work.tasks import TaskColumns
@@ -134,14 +134,14 @@ class Columns:
         self.over_quota = OverQuota(self.jobs, self.tasks, self.nodes)
         self.warm = WarmInstances()
         self.cache = DecisionCache()
-        self.partial: dict[str, Job] = {}
-        self.gated: dict[str, Job] = {}
-        self.holding: dict[str, Job] = {}
-        self.reserved: dict[str, Job] = {}
-        self.stale: dict[str, Job] = {}
-        self.improvable: dict[str, Job] = {}
+        self.partial: dict[str, JobInfo] = {}
+        self.gated: dict[str, JobInfo] = {}
+        self.holding: dict[str, JobInfo] = {}
+        self.reserved: dict[str, JobInfo] = {}
+        self.stale: dict[str, JobInfo] = {}
+        self.improvable: dict[str, JobInfo] = {}
 
-    def job(self, uid: str) -> Job:
+    def job(self, uid: str) -> JobInfo:
         """The record of a workload. Raises ``UnknownWorkload``."""
         job = self.jobs.by_uid.get(uid)
         if job is None:

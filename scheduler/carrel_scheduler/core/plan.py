@@ -19,7 +19,7 @@ from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
 from carrel_scheduler.core.reasons import Reason, ReasonClass
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.core.work.tasks import devices_of
 
 
@@ -143,7 +143,7 @@ class Plan:
         """Workloads that stop, whole or in part, in the order in which they were decided."""
         stays, held = self._stays, self._cycle.moves.reserved
         many: list[Eviction] = []
-        stopped: dict[str, tuple[Job, Cause, list[int]]] = {}
+        stopped: dict[str, tuple[JobInfo, Cause, list[int]]] = {}
         for move in self._cycle.moves.log:
             if isinstance(move, ManyEvicted):
                 many += self._evicted_many(move)
@@ -238,7 +238,7 @@ class Plan:
                 )
                 yield Nomination(move.job.spec.uid, places, move.indices)
 
-    def _starts(self) -> Iterator[tuple[Job, int, Footprint]]:
+    def _starts(self) -> Iterator[tuple[JobInfo, int, Footprint]]:
         started = {uid: dict(places) for uid, places in self._cycle.moves.started.items()}
         for move in self._cycle.moves.log:
             if isinstance(move, Move) and move.kind is MoveKind.START:

@@ -37,7 +37,7 @@ from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
     from carrel_scheduler.core.cycle.cycle import Cycle
-    from carrel_scheduler.core.work.jobs import Job
+    from carrel_scheduler.core.work.jobs import JobInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def preview(plan: Plan, uid: str) -> Preview:
 
 
 @contextmanager
-def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
+def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["JobInfo"]:
     """A workload asks for capacity inside the block, in the place of one of the same uid."""
     old = state.jobs.by_uid.get(queued.uid)
     if old is None or old.rows:

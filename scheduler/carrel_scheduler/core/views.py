@@ -17,7 +17,7 @@ from carrel_scheduler.core.work.jobs import NEVER_SAVED
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
-    from carrel_scheduler.core.work.jobs import Job
+    from carrel_scheduler.core.work.jobs import JobInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _with_those_below(state: "Columns", own: Sequence[int]) -> list[int]:
 # Workloads
 
 
-def workload_view(state: "Columns", job: "Job") -> WorkloadView:
+def workload_view(state: "Columns", job: "JobInfo") -> WorkloadView:
     """The present view of one workload."""
     names, tasks = state.nodes.names, state.tasks
     places = []
@@ -189,7 +189,7 @@ def workload_view(state: "Columns", job: "Job") -> WorkloadView:
     )
 
 
-def _asking_apart(state: "Columns") -> Iterator["Job"]:
+def _asking_apart(state: "Columns") -> Iterator["JobInfo"]:
     """Pending jobs that are in no waiting row."""
     yield from (job for job in state.partial.values() if not job.rows)
     yield from state.gated.values()
@@ -277,7 +277,7 @@ def node_views(state: "Columns") -> list[NodeSnapshot]:
     return [_node_view(state, name, holders, reservations) for name in sorted(state.nodes.slots)]
 
 
-def _reservations(jobs: Iterable["Job"]) -> dict[Slot, list[str]]:
+def _reservations(jobs: Iterable["JobInfo"]) -> dict[Slot, list[str]]:
     found: dict[Slot, list[str]] = {}
     for job in jobs:
         for _, place in job.reservation:

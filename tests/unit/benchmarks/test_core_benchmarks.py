@@ -19,7 +19,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
 from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 def job(uid: str, cluster: str, arrival: float, duration: float, gpus: int = 1) -> TraceJob:
@@ -152,9 +152,9 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
     searches: list[OfferResult] = []
 
     def counted(
-        cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find
+        cycle: Cycle, name: str, job: JobInfo, step: tuple[int, ...], find: Find
     ) -> OfferResult:
-        def noted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> OfferResult:
+        def noted(cycle: Cycle, job: JobInfo, step: tuple[int, ...]) -> OfferResult:
             searches.extend([find(cycle, job, step)] if name == "reclaim" else [])
             return searches[-1] if name == "reclaim" else find(cycle, job, step)
 

@@ -35,7 +35,7 @@ from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, find_
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.work.jobs import Job, protected_members
+from carrel_scheduler.core.work.jobs import JobInfo, protected_members
 
 Wrong = tuple[object, str, object]
 
@@ -107,7 +107,7 @@ def _together(
     return True
 
 
-def _no_core(job: Job) -> frozenset[int]:
+def _no_core(job: JobInfo) -> frozenset[int]:
     return frozenset() if job.shape.elastic else protected_members(job)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 def digest(state: State) -> str:
@@ -40,7 +40,7 @@ def _columns(state: State) -> list[object]:
 
 
 def _records(state: State) -> list[object]:
-    order: Callable[[Job], str] = lambda job: job.spec.uid  # noqa: E731 - one key, used twice
+    order: Callable[[JobInfo], str] = lambda job: job.spec.uid  # noqa: E731 - one key, used twice
     jobs = sorted(state.jobs.by_uid.values(), key=order)
     waiting = state.waiting
     rows = [(row.id, row.queue, row.shape.id, row.priority, sorted(row.members)) for row in waiting]
@@ -50,7 +50,7 @@ def _records(state: State) -> list[object]:
     return [[_job(job) for job in jobs], rows, needs, sorted(map(repr, retained.items())), members]
 
 
-def _groups(state: State) -> list[dict[str, Job]]:
+def _groups(state: State) -> list[dict[str, JobInfo]]:
     return [
         state.partial,
         state.gated,
@@ -61,7 +61,7 @@ def _groups(state: State) -> list[dict[str, Job]]:
     ]
 
 
-def _job(job: Job) -> object:
+def _job(job: JobInfo) -> object:
     waits = None if job.waiting is None else job.waiting.id
     return (
         *(job.spec, job.slot, job.queue, sorted(job.rows.items()), sorted(job.halted)),

@@ -27,7 +27,7 @@ from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.evictions import check_plan
 from unit.core.invariants.group_quotas import check_groups
 from unit.core.invariants.ping_pong import Pair, no_ping_pong, pairs
@@ -233,7 +233,7 @@ def fingerprint(state: State) -> str:
     return "\n".join(lines)
 
 
-def _line(state: State, job: Job) -> str:
+def _line(state: State, job: JobInfo) -> str:
     names = state.nodes.names
     tasks = [(i, state.tasks.footprint(row)) for i, row in sorted(job.rows.items())]
     places = [(i, names[p.node], replace(p, node=0)) for i, p in (*tasks, *sorted(job.reservation))]

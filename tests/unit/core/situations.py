@@ -26,7 +26,7 @@ from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 NOW = 100.0
 
@@ -140,7 +140,7 @@ def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
     made: list[str] = []
 
     def counted(
-        cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find
+        cycle: Cycle, name: str, job: JobInfo, step: tuple[int, ...], find: Find
     ) -> OfferResult:
         def noted(*asked: Any) -> OfferResult:
             made.extend([job.spec.uid] if name == action else [])

@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     UsageSeen,
     WorkloadRemoved,
 )
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.dice import (
     EventT,
     beginning,
@@ -164,7 +164,7 @@ class Story:
         """The event, where nodes are in groups with what the dice say of groups."""
         return event if self._in_groups is None else in_groups(self._in_groups, event)
 
-    def _some(self, dice: random.Random, jobs: dict[str, Job]) -> Job | None:
+    def _some(self, dice: random.Random, jobs: dict[str, JobInfo]) -> JobInfo | None:
         return jobs[dice.choice(sorted(jobs))] if jobs else None
 
     def _tell(self, dice: random.Random, event: Event) -> None:

@@ -23,7 +23,7 @@ from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import NodeConstraint
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.runs import Run, text_of
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
@@ -67,7 +67,7 @@ def near_own(cycle: Cycle) -> None:
     Offers(cycle, rows, ()).run(lambda job, step: start_near_own(cycle, job, step))
 
 
-def start_near_own(cycle: Cycle, job: Job, step: tuple[int, ...]) -> OfferResult:
+def start_near_own(cycle: Cycle, job: JobInfo, step: tuple[int, ...]) -> OfferResult:
     """Start a step on the nodes with most tasks of the same queue."""
     if cycle.over_limit(job, step) is not None:
         return OfferResult.NO

@@ -25,7 +25,7 @@ from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 WITH_NIC = asking(1, extended=(("nic", 1),))
@@ -241,7 +241,7 @@ def test_quotas_bind_what_may_not_stop_and_limits_everything(
 
 
 def test_gates_and_queues(state: State) -> None:
-    gated: Job = state.job("j")
+    gated: JobInfo = state.job("j")
     gated.spec = replace(gated.spec, gated=frozenset({0}))
     assert "gated_tasks_wait: j[0] is gated and has a place" in check(state)
     gated.spec = replace(gated.spec, gated=frozenset(), project="a")

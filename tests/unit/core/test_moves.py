@@ -12,7 +12,7 @@ from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
 GIB = 1024
@@ -157,7 +157,7 @@ def test_who_stops_in_part_is_told_which_members(state: State, many: bool) -> No
 def test_who_stops_and_starts_elsewhere_moves_if_all_of_it_does(state: State) -> None:
     def told(*indices: int) -> list[tuple[str, tuple[int, ...], bool]]:
         cycle = Cycle(state, NOW)
-        job: Job = state.job("g")
+        job: JobInfo = state.job("g")
         for index in job.running():
             cycle.moves.evict(job, index, Cause(Token.CONSOLIDATED))
         for index in indices:

@@ -10,7 +10,7 @@ from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.requests import HOST, IN_GROUP, NodeConstraint, Request
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.engines.gpu_models import LABEL, UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_WORKER
@@ -21,7 +21,7 @@ from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 
 
-def job(*requests: Request, gang: Group | None = None) -> Job:
+def job(*requests: Request, gang: Group | None = None) -> JobInfo:
     state = State()
     state.apply(QueueSet("a", Amounts(UNLIMITED, UNLIMITED, UNLIMITED)))
     group = gang or (Group(requests=requests) if len(requests) > 1 else None)

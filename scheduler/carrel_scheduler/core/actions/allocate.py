@@ -12,7 +12,7 @@ from carrel_scheduler.core.cycle.offers import FeasibleRows, Offers
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.cycle.starvation import is_held_back
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 def allocate(cycle: Cycle) -> None:
@@ -30,7 +30,9 @@ def allocate(cycle: Cycle) -> None:
     offers.run(lambda job, step: _attempt(cycle, feasible, job, step))
 
 
-def _attempt(cycle: Cycle, feasible: FeasibleRows, job: Job, step: tuple[int, ...]) -> OfferResult:
+def _attempt(
+    cycle: Cycle, feasible: FeasibleRows, job: JobInfo, step: tuple[int, ...]
+) -> OfferResult:
     if job.spec.uid in cycle.moves.reserved:
         return _start_elsewhere(cycle, job)
     if cycle.over_limit(job, step) is not None:
@@ -42,7 +44,7 @@ def _attempt(cycle: Cycle, feasible: FeasibleRows, job: Job, step: tuple[int, ..
     return OfferResult.NO
 
 
-def _start_elsewhere(cycle: Cycle, job: Job) -> OfferResult:
+def _start_elsewhere(cycle: Cycle, job: JobInfo) -> OfferResult:
     held = sorted(cycle.moves.reserved[job.spec.uid])
     fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
@@ -54,7 +56,7 @@ def _start_elsewhere(cycle: Cycle, job: Job) -> OfferResult:
     return OfferResult.NOT_THIS
 
 
-def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
+def _waits_for_its_own(cycle: Cycle, job: JobInfo) -> bool:
     """Whether it is clear without trying that it starts nowhere but on its reserved places."""
     places = cycle.moves.reserved[job.uid]
     if any(index in job.rows for index in places):

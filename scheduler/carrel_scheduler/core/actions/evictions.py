@@ -12,7 +12,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.work.gang_steps import shed_steps, stale_tasks
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 IMPROVE_TRIES = 8
 """The most workloads that one decision tries to move to nodes that they prefer."""
@@ -28,7 +28,7 @@ def evict_stale(cycle: Cycle) -> None:
                 cycle.moves.evict(job, index, Cause(Token.GANG_INCOMPLETE), fixed=fixed)
 
 
-def _is_over(cycle: Cycle, job: Job) -> bool:
+def _is_over(cycle: Cycle, job: JobInfo) -> bool:
     own = job.spec.stale_grace_s
     grace = cycle.settings.stale_grace_s if own is None else own
     return grace >= 0 and job.stale_since is not None and cycle.now >= job.stale_since + grace
@@ -52,7 +52,7 @@ def drain(cycle: Cycle) -> None:
         _leave(cycle, state.jobs.at(slot), sorted(by_job[slot]))
 
 
-def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
+def _leave(cycle: Cycle, job: JobInfo, indices: list[int]) -> None:
     if job.spec.preemptible is Preemptibility.NO or job.reservation or cycle.answered(job):
         return
     moves, nodes, tasks = cycle.moves, cycle.state.nodes, cycle.state.tasks
@@ -71,7 +71,7 @@ def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
         moves.evict(job, index, cause, fixed=cycle.is_protected(job, [index]))
 
 
-def _with_dependents(cycle: Cycle, job: Job, indices: set[int]) -> list[int]:
+def _with_dependents(cycle: Cycle, job: JobInfo, indices: set[int]) -> list[int]:
     """The tasks ``indices``, and those that fall below the gang's minimum without them."""
     stopping: list[int] = []
     for step in shed_steps(job.shape.structure, cycle.states_of(job)):
@@ -99,7 +99,7 @@ def improve(cycle: Cycle) -> None:
             return
 
 
-def _improve(cycle: Cycle, job: Job, preferences: "_Preferences") -> bool:
+def _improve(cycle: Cycle, job: JobInfo, preferences: "_Preferences") -> bool:
     indices = job.running()
     if len(indices) < len(job.rows) or job.spec.interactive or cycle.is_protected(job, indices):
         return False
@@ -126,7 +126,7 @@ class _Preferences:
         self._cycle = cycle
         self._found: dict[int, tuple[Counts, int]] = {}
 
-    def may_gain(self, job: Job) -> bool:
+    def may_gain(self, job: JobInfo) -> bool:
         """Whether one of its tasks would fit on a node that satisfies more of its preferences."""
         return any(
             preferences.item(self._cycle.state.tasks.node.item(row)) < best
@@ -134,7 +134,7 @@ class _Preferences:
             for preferences, best in [self._of(job.shape.classes[index])]
         )
 
-    def met(self, job: Job, indices: Iterable[int]) -> int:
+    def met(self, job: JobInfo, indices: Iterable[int]) -> int:
         """The number of preferences that these tasks have satisfied where they lie, or will."""
         return sum(
             self._of(job.shape.classes[index])[0].item(self._cycle.moves.place_of(job, index).node)

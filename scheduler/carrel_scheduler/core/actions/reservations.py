@@ -22,7 +22,7 @@ from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_REC
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 def start_reserved(cycle: Cycle) -> None:
@@ -38,7 +38,7 @@ def start_reserved(cycle: Cycle) -> None:
         _settle(cycle, cycle.state.reserved[uid], stuck)
 
 
-def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
+def _settle(cycle: Cycle, job: JobInfo, stuck: Sequence[int]) -> None:
     indices = [index for index, _ in job.reservation]
     places = [place for _, place in job.reservation]
     lost = _is_lost(cycle, places, stuck) or _over_group_limit(cycle, job, places)
@@ -64,7 +64,9 @@ def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
         cycle.moves.rollback(mark)
 
 
-def _waits_on(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[Footprint]) -> bool:
+def _waits_on(
+    cycle: Cycle, job: JobInfo, indices: Sequence[int], places: Sequence[Footprint]
+) -> bool:
     """Whether the reservation certainly stays: its places are not free, no limit is exceeded."""
     if job.shape.elastic or _free(cycle, places):
         return False
@@ -76,7 +78,7 @@ def _waits_on(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[F
     return not violation
 
 
-def _over_group_limit(cycle: Cycle, job: Job, places: Sequence[Footprint]) -> bool:
+def _over_group_limit(cycle: Cycle, job: JobInfo, places: Sequence[Footprint]) -> bool:
     """Whether a limit in a group of nodes was lowered below what is held and reserved there."""
     usage = cycle.group_usage
     return usage is not None and usage.exceeded(job.queue, places)
@@ -145,7 +147,7 @@ def replace_reserved(cycle: Cycle) -> None:
             _replace(cycle, job)
 
 
-def _replace(cycle: Cycle, job: Job) -> None:
+def _replace(cycle: Cycle, job: JobInfo) -> None:
     moves = cycle.moves
     mark, fixed = moves.mark(), cycle.is_fixed(job)
     step = tuple(sorted(moves.reserved[job.spec.uid]))
@@ -192,7 +194,7 @@ def reserve(cycle: Cycle) -> None:
             return
 
 
-def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+def _reserve(cycle: Cycle, job: JobInfo, step: tuple[int, ...]) -> bool:
     """Hold the places it would get if everybody who may be stopped had ended already.
 
     Among all nodes those are taken on which the most is idle, so that little has to end; in a large

@@ -31,7 +31,7 @@ from carrel_scheduler.core.resources import Triple, added
 from carrel_scheduler.core.work.gang_steps import is_stale, satisfied
 from carrel_scheduler.core.work.jobs import (
     NOTHING,
-    Job,
+    JobInfo,
     has_core,
     leaf_states,
     minimum_of,
@@ -142,7 +142,7 @@ def released(state: Columns, event: TaskReleased) -> None:
     ask(state, job)
 
 
-def _note_outcome(job: Job, event: TaskReleased) -> None:
+def _note_outcome(job: JobInfo, event: TaskReleased) -> None:
     if event.outcome is Outcome.AGAIN:
         job.evicted_at = max(event.at, job.evicted_at or 0.0)
         return
@@ -151,7 +151,7 @@ def _note_outcome(job: Job, event: TaskReleased) -> None:
         job.queued = False
 
 
-def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NOTHING) -> None:
+def _settle(state: Columns, job: JobInfo, at: float | None, new: frozenset[int] = NOTHING) -> None:
     """Update what follows from a change of a job's tasks: core, victims, staleness.
 
     ``new``: a task that was placed as non-preemptible.
@@ -181,14 +181,14 @@ def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NO
         state.stale.pop(job.spec.uid, None)
 
 
-def _follow_improvable(state: Columns, job: Job) -> None:
+def _follow_improvable(state: Columns, job: JobInfo) -> None:
     if job.rows:
         state.improvable[job.spec.uid] = job
     else:
         state.improvable.pop(job.spec.uid, None)
 
 
-def _settle_core(state: Columns, job: Job, new: frozenset[int] = NOTHING) -> None:
+def _settle_core(state: Columns, job: JobInfo, new: frozenset[int] = NOTHING) -> None:
     """Set the core after a change of a job's tasks; ``new`` was placed to fill the minimum."""
     if not has_core(job):
         return
@@ -210,14 +210,14 @@ def _settle_core(state: Columns, job: Job, new: frozenset[int] = NOTHING) -> Non
         job.uncovered = True
 
 
-def _suffices(job: Job, members: frozenset[int]) -> bool:
+def _suffices(job: JobInfo, members: frozenset[int]) -> bool:
     """Whether these running tasks alone satisfy the gang's minimum."""
     others = [index for index in job.running() if index not in members]
     there = [state.there for state in leaf_states(job, stopped=others)]
     return satisfied(job.shape.structure, there)
 
 
-def _sum(state: Columns, job: Job, indices: Iterable[int]) -> Triple:
+def _sum(state: Columns, job: JobInfo, indices: Iterable[int]) -> Triple:
     footprint = state.tasks.footprint
     return added(footprint(job.rows[index]).amounts for index in indices)
 
@@ -237,14 +237,14 @@ def _check_free(free: Layer, place: Footprint) -> None:
             raise InvalidEvent("device_taken", "devices", place.devices, "devices that are free")
 
 
-def _check_index(job: Job, index: int) -> None:
+def _check_index(job: JobInfo, index: int) -> None:
     if not 0 <= index < job.shape.tasks or index in job.rows:
         raise InvalidEvent("bad_index", "index", index, "a task that is not placed yet")
     if not job.queued or (job.out and index in job.out):
         raise InvalidEvent("not_waiting", "uid", job.spec.uid, "a workload that waits for capacity")
 
 
-def _holding_row(state: Columns, uid: str, index: int) -> tuple[Job, int]:
+def _holding_row(state: Columns, uid: str, index: int) -> tuple[JobInfo, int]:
     job = state.jobs.get(uid)
     row = job.rows.get(index)
     if row is None:

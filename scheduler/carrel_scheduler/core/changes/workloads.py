@@ -22,7 +22,7 @@ from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, NONE, added
 from carrel_scheduler.core.work.gang_steps import satisfied
-from carrel_scheduler.core.work.jobs import NEVER_SAVED, Job, leaf_states
+from carrel_scheduler.core.work.jobs import NEVER_SAVED, JobInfo, leaf_states
 
 
 def queued(state: Columns, event: WorkloadQueued) -> None:
@@ -33,7 +33,7 @@ def queued(state: Columns, event: WorkloadQueued) -> None:
         state.chooser.arrived(job.shape.classes)
 
 
-def enter(state: Columns, event: WorkloadQueued) -> Job:
+def enter(state: Columns, event: WorkloadQueued) -> JobInfo:
     """Let it ask for capacity without learning from it; ``forget`` undoes this for a new one."""
     check_workload(event)
     queue = state.queues.slot(event.project, "project")
@@ -69,7 +69,7 @@ def saved(state: Columns, event: CheckpointSeen) -> None:
     state.jobs.saves += 1
 
 
-def forget(state: Columns, job: Job) -> None:
+def forget(state: Columns, job: JobInfo) -> None:
     """Drop a workload that holds no allocation."""
     stop_asking(state, job)
     release_reservation(state, job)
@@ -130,7 +130,7 @@ def check_request(request: Request) -> None:
         raise InvalidEvent("bad_request", "gpus", request.gpus, expected)
 
 
-def ask(state: Columns, job: Job) -> None:
+def ask(state: Columns, job: JobInfo) -> None:
     """Add a job to the pending work: to its waiting row, or to the partial or gated jobs."""
     if job.fresh and not job.reservation:
         job.asked = job.shape.total
@@ -148,12 +148,12 @@ def ask(state: Columns, job: Job) -> None:
     state.queues.add(Sum.WAITING, job.queue, job.asked)
 
 
-def row_user(state: Columns, job: Job) -> str:
+def row_user(state: Columns, job: JobInfo) -> str:
     """The user whose row of waiting work a job stands in; empty: its queue does not ask."""
     return job.spec.user if state.queues.table.fair_users[job.queue] else ""
 
 
-def stop_asking(state: Columns, job: Job) -> None:
+def stop_asking(state: Columns, job: JobInfo) -> None:
     """Remove a job from the pending work; no effect on a job that is not pending."""
     state.gated.pop(job.spec.uid, None)
     if job.waiting is not None:
@@ -167,14 +167,14 @@ def stop_asking(state: Columns, job: Job) -> None:
     job.asked = NONE
 
 
-def next_is_fixed(job: Job) -> bool:
+def next_is_fixed(job: JobInfo) -> bool:
     """Whether the job's next tasks, once placed, count as non-preemptible."""
     if job.spec.preemptible is not Preemptibility.SURPLUS:
         return job.spec.preemptible is Preemptibility.NO
     return not (job.uncovered or has_minimum(job))
 
 
-def has_minimum(job: Job) -> bool:
+def has_minimum(job: JobInfo) -> bool:
     """Whether the job's running tasks satisfy its gang's minimum."""
     return satisfied(job.shape.structure, [state.there for state in leaf_states(job)])
 
@@ -212,7 +212,7 @@ def reserve_capacity(state: Columns, event: CapacityReserved) -> None:
         ask(state, job)
 
 
-def release_reservation(state: Columns, job: Job) -> None:
+def release_reservation(state: Columns, job: JobInfo) -> None:
     """Release a job's reservation, so that others may use the capacity."""
     if not job.reservation:
         return
@@ -224,7 +224,7 @@ def release_reservation(state: Columns, job: Job) -> None:
     del state.reserved[job.spec.uid]
 
 
-def reserve(state: Columns, job: Job, reservation: tuple[tuple[int, Footprint], ...]) -> None:
+def reserve(state: Columns, job: JobInfo, reservation: tuple[tuple[int, Footprint], ...]) -> None:
     """Reserve places for a job without a reservation; ``release_reservation`` undoes this."""
     if not reservation:
         return
@@ -236,7 +236,7 @@ def reserve(state: Columns, job: Job, reservation: tuple[tuple[int, Footprint], 
     _count(state, job, 1)
 
 
-def follow_minimum(state: Columns, job: Job) -> None:
+def follow_minimum(state: Columns, job: JobInfo) -> None:
     """Whether what is held for it is for its minimum may have changed with its tasks."""
     if job.reservation and job.reservation_fixed != next_is_fixed(job):
         _count(state, job, -1)
@@ -244,7 +244,7 @@ def follow_minimum(state: Columns, job: Job) -> None:
         _count(state, job, 1)
 
 
-def _count(state: Columns, job: Job, sign: int) -> None:
+def _count(state: Columns, job: JobInfo, sign: int) -> None:
     amounts = added(place.amounts for _, place in job.reservation)
     state.queues.add(Sum.RESERVED, job.queue, amounts, sign=sign)
     if job.reservation_fixed:

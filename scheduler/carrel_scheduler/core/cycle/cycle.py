@@ -34,7 +34,7 @@ from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.scoring.chooser import NOWHERE
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.work.gang_steps import LeafState, next_step, satisfied, stale_tasks
-from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
+from carrel_scheduler.core.work.jobs import JobInfo, leaf_states, protected_members
 
 FEW_MOVES = 256
 SMALL = 60
@@ -92,7 +92,7 @@ class Cycle:
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
         self.failed_searches: dict[tuple[object, ...], FailedInCycle] = {}
-        self.starving: tuple[Job, ...] | None = None
+        self.starving: tuple[JobInfo, ...] | None = None
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._preemptible: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
@@ -106,13 +106,13 @@ class Cycle:
 
     # Jobs as the moves leave them
 
-    def states_of(self, job: Job) -> tuple[LeafState, ...]:
+    def states_of(self, job: JobInfo) -> tuple[LeafState, ...]:
         """The states of the job's leaves, with the starts and evictions of this cycle."""
         uid, moves = job.spec.uid, self.moves
         placed = {**moves.started.get(uid, {}), **moves.reserved.get(uid, {})}
         return leaf_states(job, placed, moves.evicted_of(job) if job.rows else ())
 
-    def holds(self, job: Job, index: int) -> bool:
+    def holds(self, job: JobInfo, index: int) -> bool:
         """Whether a task has a place and is neither terminating nor evicted."""
         uid, moves = job.spec.uid, self.moves
         if index in moves.started.get(uid, ()) or index in moves.reserved.get(uid, ()):
@@ -120,36 +120,36 @@ class Cycle:
         row = job.rows.get(index)
         return row is not None and index not in job.halted and not moves.evicted.item(row)
 
-    def next_step(self, job: Job) -> tuple[int, ...]:
+    def next_step(self, job: JobInfo) -> tuple[int, ...]:
         """Indices of the tasks to place next."""
         if job.waiting is not None and not self.answered(job):
             return job.shape.first_step
         step = next_step(job.shape.structure, self.states_of(job))
         return tuple(index for leaf in step for index in leaf)
 
-    def answered(self, job: Job) -> bool:
+    def answered(self, job: JobInfo) -> bool:
         """Whether the cycle starts or reserves capacity for some of the job's tasks."""
         uid = job.spec.uid
         moves = self.moves
         return uid in moves.started or uid in moves.reserved or uid in moves.reserved_many
 
-    def started(self, job: Job) -> bool:
+    def started(self, job: JobInfo) -> bool:
         """Whether some of the job's tasks start in this cycle."""
         return job.spec.uid in self.moves.started
 
-    def grows(self, job: Job) -> bool:
+    def grows(self, job: JobInfo) -> bool:
         """Whether the job has its minimum, so that its pending tasks are surplus."""
         states = self.states_of(job)
         return satisfied(job.shape.structure, [state.there for state in states])
 
-    def works(self, job: Job, indices: Sequence[int]) -> bool:
+    def works(self, job: JobInfo, indices: Sequence[int]) -> bool:
         """Whether it has its minimum, and none of these tasks waits without effect for others."""
         states = self.states_of(job)
         if not satisfied(job.shape.structure, [state.there for state in states]):
             return False
         return set(indices).isdisjoint(stale_tasks(job.shape.structure, states))
 
-    def stage(self, job: Job) -> int:
+    def stage(self, job: JobInfo) -> int:
         """0 below its minimum, 1 just at it, 2 above: who has less is served first."""
         if not job.shape.elastic:
             return 0
@@ -159,14 +159,14 @@ class Cycle:
             return 0
         return 1 if sum(there) <= len(job.shape.first_step) else 2
 
-    def is_fixed(self, job: Job) -> bool:
+    def is_fixed(self, job: JobInfo) -> bool:
         """Whether the tasks that it is given next may not be stopped for others later."""
         kind = job.spec.preemptible
         if kind is Preemptibility.YES:
             return False
         return kind is Preemptibility.NO or not (job.uncovered or self.grows(job))
 
-    def is_protected(self, job: Job, indices: Sequence[int]) -> bool:
+    def is_protected(self, job: JobInfo, indices: Sequence[int]) -> bool:
         """Whether these running tasks count as non-preemptible."""
         kind = job.spec.preemptible
         if kind is Preemptibility.SURPLUS:
@@ -193,23 +193,23 @@ class Cycle:
             self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
         return self._given[1]
 
-    def waited_s(self, job: Job) -> float:
+    def waited_s(self, job: JobInfo) -> float:
         """Seconds for which the job has waited since its submission or last eviction."""
         return self.now - self._since(job)
 
-    def within_share(self, job: Job, indices: Sequence[int]) -> bool:
+    def within_share(self, job: JobInfo, indices: Sequence[int]) -> bool:
         """Whether the job's queue stays within its fair share with these tasks."""
         queue_usage = self.queue_usage
         return queue_usage.within(queue_usage.fair[job.queue], job.queue, self.demand(job, indices))
 
-    def demand(self, job: Job, indices: Sequence[int]) -> Triple:
+    def demand(self, job: JobInfo, indices: Sequence[int]) -> Triple:
         """The amounts of these tasks."""
         amounts = job.shape.amounts
         if len(indices) == len(amounts):
             return job.shape.total
         return added(amounts[index] for index in indices)
 
-    def over_limit(self, job: Job, indices: Sequence[int]) -> LimitViolation | None:
+    def over_limit(self, job: JobInfo, indices: Sequence[int]) -> LimitViolation | None:
         """The limit or quota that keeps these tasks from starting, if there is one."""
         demand = self.demand(job, indices)
         fixed = demand if self.is_fixed(job) else NONE
@@ -220,14 +220,14 @@ class Cycle:
         """The quotas of queues in groups of nodes; ``None`` where there are none."""
         return None if self.group_usage is None else self.group_usage.quotas
 
-    def limited_by_group(self, job: Job) -> bool:
+    def limited_by_group(self, job: JobInfo) -> bool:
         """Whether limits or quotas in node groups may close nodes to the job's queue."""
         usage = self.group_usage
         return usage is not None and (
             job.slot in self.confined or usage.binds(job.queue, fixed=self.is_fixed(job))
         )
 
-    def open_nodes(self, job: Job, index: int) -> Bools | None:
+    def open_nodes(self, job: JobInfo, index: int) -> Bools | None:
         """(N,) nodes where limits and quotas in groups of nodes admit a task; ``None``: all."""
         if self.group_usage is None:
             return None
@@ -235,7 +235,7 @@ class Cycle:
         found = self.group_usage.open_nodes(job.queue, gpu, fixed=self.is_fixed(job))
         return found if only is None else only if found is None else found & only
 
-    def within_group_limits(self, job: Job, place: Footprint) -> bool:
+    def within_group_limits(self, job: JobInfo, place: Footprint) -> bool:
         """Whether the queue of a job may hold this place too."""
         usage, only = self.group_usage, self.confined.get(job.slot)
         return usage is None or (
@@ -245,7 +245,7 @@ class Cycle:
 
     # Preemptors and victims
 
-    def open_singles(self) -> list[Job]:
+    def open_singles(self) -> list[JobInfo]:
         """The jobs without a row that have pending tasks, also those that have just started.
 
         But none that has a reservation, and none that is evicted.
@@ -259,19 +259,19 @@ class Cycle:
         jobs = [asking[uid] for uid in sorted(asking) if uid not in reserved]
         return [job for job in jobs if not evicted_of(job)]
 
-    def delayed(self, job: Job, *, reclaiming: bool = False) -> bool:
+    def delayed(self, job: JobInfo, *, reclaiming: bool = False) -> bool:
         """Whether evictions for the job are still delayed; ``reclaiming``: in other queues."""
         delay = self._delay_s(job, reclaiming=reclaiming)
         return delay > 0 and self.now < self._since(job) + delay
 
-    def delayed_until(self, job: Job, *, reclaiming: bool = False) -> float:
+    def delayed_until(self, job: JobInfo, *, reclaiming: bool = False) -> float:
         """The time until which evictions for the job are delayed."""
         return self._since(job) + self._delay_s(job, reclaiming=reclaiming)
 
-    def _since(self, job: Job) -> float:
+    def _since(self, job: JobInfo) -> float:
         return max(job.spec.created_at, job.evicted_at or 0.0)
 
-    def _delay_s(self, job: Job, *, reclaiming: bool) -> float:
+    def _delay_s(self, job: JobInfo, *, reclaiming: bool) -> float:
         delay = job.spec.preemption_delay_s
         if reclaiming and job.spec.preemptible is Preemptibility.YES:
             return max(delay, self.settings.reclaim_delay_s)
@@ -336,7 +336,7 @@ class Cycle:
         """Whether a step of so many tasks is sought on all nodes."""
         return tasks > MANY_TASKS or self.state.tasks.count <= SMALL_CLUSTER
 
-    def evictable(self) -> list[Job]:
+    def evictable(self) -> list[JobInfo]:
         """Jobs of which something may be stopped and that were left alone so far.
 
         Also those to which this cycle gave capacity: nothing starts that would be evicted at once.
@@ -354,7 +354,7 @@ class Cycle:
             and self.is_left_alone(job, preemptors)
         ]
 
-    def is_left_alone(self, job: Job, preemptors: set[str]) -> bool:
+    def is_left_alone(self, job: JobInfo, preemptors: set[str]) -> bool:
         """Whether nothing of a job is evicted, and it has no reservation of an earlier cycle.
 
         ``preemptors``: uids of those for whom others are evicted; they keep what they got.
@@ -468,7 +468,7 @@ class Cycle:
             known = self.state.cache.hardware[node] = fact, hardware_of(fact)
         return known[1]
 
-    def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
+    def nodes_of(self, job: JobInfo, indices: Sequence[int]) -> Bools:
         """(N,) where tasks of a job run or are reserved, among ``indices`` of it."""
         mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
         uid, moves = job.spec.uid, self.moves

@@ -14,7 +14,7 @@ from carrel_scheduler.core.columns import FailedSearch
 from carrel_scheduler.core.cycle.cycle import Cycle, FailedInCycle
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.queues.usage import Watched
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 class OfferResult(Enum):
@@ -45,11 +45,11 @@ NO_ROW = -1
 """The number for a workload with a reservation, which it would give up for another."""
 
 
-Find = Callable[[Cycle, Job, tuple[int, ...]], OfferResult]
+Find = Callable[[Cycle, JobInfo, tuple[int, ...]], OfferResult]
 
 
 def unless_failed_before(
-    cycle: Cycle, action: str, job: Job, step: tuple[int, ...], find: Find
+    cycle: Cycle, action: str, job: JobInfo, step: tuple[int, ...], find: Find
 ) -> OfferResult:
     """The answer of ``find``, without asking it where it is known to find nothing.
 
@@ -87,7 +87,7 @@ def _refusal(*, plainly: bool) -> OfferResult:
 
 
 def _unless_known(
-    cycle: Cycle, key: tuple[object, ...], job: Job, step: tuple[int, ...], find: Find
+    cycle: Cycle, key: tuple[object, ...], job: JobInfo, step: tuple[int, ...], find: Find
 ) -> OfferResult:
     """``unless_failed_before``, with the results of earlier cycles.
 

@@ -21,7 +21,7 @@ from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 Masks = npt.NDArray[np.uint64]
 
@@ -37,7 +37,7 @@ class Cause:
     """
 
     token: Token
-    preemptor: Job | None = None
+    preemptor: JobInfo | None = None
     within_quota: bool = False
     nodes: tuple[str, ...] = ()
     group: str = ""
@@ -64,7 +64,7 @@ class Move:
     """A move of one task, or of the capacity reserved for it."""
 
     kind: MoveKind
-    job: Job
+    job: JobInfo
     index: int
     place: Footprint
     fixed: bool = False
@@ -85,7 +85,7 @@ class ManyEvicted:
 class ManyReserved:
     """Capacity reserved for many tasks of a job that hold whole devices."""
 
-    job: Job
+    job: JobInfo
     indices: tuple[int, ...]
     nodes: Counts
     masks: Masks
@@ -146,21 +146,21 @@ class Moves:
         finally:
             self.group_usage = kept
 
-    def start(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
+    def start(self, job: JobInfo, index: int, place: Footprint, *, fixed: bool) -> None:
         """A task starts on free capacity."""
         self.free_capacity.bind(place)
         self._count(job, place, fixed, 1)
         self.started.setdefault(job.spec.uid, {})[index] = place
         self.log.append(Move(MoveKind.START, job, index, place, fixed))
 
-    def reserve(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
+    def reserve(self, job: JobInfo, index: int, place: Footprint, *, fixed: bool) -> None:
         """Room, free or coming, is held for a task."""
         self.free_capacity.reserve(place)
         self._count(job, place, fixed, 1)
         self.reserved.setdefault(job.spec.uid, {})[index] = place
         self.log.append(Move(MoveKind.RESERVE, job, index, place, fixed))
 
-    def unreserve(self, job: Job, index: int, *, fixed: bool) -> None:
+    def unreserve(self, job: JobInfo, index: int, *, fixed: bool) -> None:
         """The reservation of a task ends."""
         place = self.reserved[job.spec.uid][index]
         self._drop(self.reserved, job.spec.uid, index)
@@ -168,7 +168,7 @@ class Moves:
         self._count(job, place, fixed, -1)
         self.log.append(Move(MoveKind.UNRESERVE, job, index, place, fixed))
 
-    def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
+    def cancel(self, job: JobInfo, index: int, *, fixed: bool) -> None:
         """Undo the start of a task in this cycle."""
         place = self.started[job.spec.uid][index]
         self._drop(self.started, job.spec.uid, index)
@@ -176,7 +176,7 @@ class Moves:
         self._count(job, place, fixed, -1)
         self.log.append(Move(MoveKind.CANCEL, job, index, place, fixed))
 
-    def take_back(self, job: Job, index: int, cause: Cause) -> None:
+    def take_back(self, job: JobInfo, index: int, cause: Cause) -> None:
         """A preemptible task gives up what it has, or was to get in this cycle."""
         uid = job.spec.uid
         if index in self.started.get(uid, ()):
@@ -194,7 +194,7 @@ class Moves:
             if not isinstance(move, ManyReserved) and move.cause and move.cause.preemptor
         }
 
-    def place_of(self, job: Job, index: int) -> Footprint:
+    def place_of(self, job: JobInfo, index: int) -> Footprint:
         """The footprint of a task, where it lies or will."""
         uid = job.spec.uid
         for places in (self.started.get(uid), self.reserved.get(uid)):
@@ -202,7 +202,7 @@ class Moves:
                 return places[index]
         return self.state.tasks.footprint(job.rows[index])
 
-    def evict(self, job: Job, index: int, cause: Cause, *, fixed: bool = False) -> None:
+    def evict(self, job: JobInfo, index: int, cause: Cause, *, fixed: bool = False) -> None:
         """A running task is evicted."""
         row = job.rows[index]
         place = self.state.tasks.footprint(row)
@@ -226,14 +226,14 @@ class Moves:
         self.log.append(move)
 
     def reserve_many(
-        self, job: Job, indices: tuple[int, ...], nodes: Counts, masks: Masks, *, fixed: bool
+        self, job: JobInfo, indices: tuple[int, ...], nodes: Counts, masks: Masks, *, fixed: bool
     ) -> None:
         """Whole devices are held for many tasks of one class, one of ``nodes`` for each."""
         move = ManyReserved(job, indices, nodes, masks, fixed)
         self._many_reserved(move, 1)
         self.log.append(move)
 
-    def evicted_of(self, job: Job) -> list[int]:
+    def evicted_of(self, job: JobInfo) -> list[int]:
         """Indices of a job's evicted tasks."""
         stopped = self.evicted
         return [index for index, row in job.rows.items() if stopped[row]]
@@ -268,7 +268,7 @@ class Moves:
         if not places[uid]:
             del places[uid]
 
-    def _count(self, job: Job, place: Footprint, fixed: bool, sign: int) -> None:
+    def _count(self, job: JobInfo, place: Footprint, fixed: bool, sign: int) -> None:
         amounts = place.amounts
         self.queue_usage.add(job.queue, amounts, amounts if fixed else NONE, sign)
         if self.group_usage is not None:

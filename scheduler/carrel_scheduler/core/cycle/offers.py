@@ -20,7 +20,7 @@ from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.queues.order import ServiceOrder
 from carrel_scheduler.core.queues.user_order import Key, UserOrder
 from carrel_scheduler.core.resources import Triple
-from carrel_scheduler.core.work.jobs import Job, WaitingRow
+from carrel_scheduler.core.work.jobs import JobInfo, WaitingRow
 
 MISSES = 8
 """The number of failed offers after which all rows are looked at together."""
@@ -99,7 +99,7 @@ class FeasibleRows:
             np.minimum.at(self._least, self._column.take(self._rows), self._need.take(self._rows))
         return not (self._soon >= self._least).any()
 
-    def now(self, job: Job, step: tuple[int, ...]) -> bool:
+    def now(self, job: JobInfo, step: tuple[int, ...]) -> bool:
         """Whether the step may still find capacity at once."""
         self._look()
         row = job.waiting
@@ -109,7 +109,7 @@ class FeasibleRows:
         cycle.sync()
         return cycle.state.capacity.total(job.shape.classes[step[0]]) > 0
 
-    def soon(self, job: Job) -> bool:
+    def soon(self, job: JobInfo) -> bool:
         """Whether the step may still fit on capacity that is being released."""
         if not self.has_coming:
             return False
@@ -156,11 +156,11 @@ class Candidate:
 
     __slots__ = ("_rest", "job", "row", "step")
 
-    def __init__(self, job: Job, row: WaitingRow | None, step: tuple[int, ...]) -> None:
+    def __init__(self, job: JobInfo, row: WaitingRow | None, step: tuple[int, ...]) -> None:
         self.job = job
         self.row = row
         self.step = step
-        self._rest: Iterator[Job] | None = None
+        self._rest: Iterator[JobInfo] | None = None
 
     def next(self, cycle: Cycle) -> bool:
         """Go on to the next job of the row; returns whether there is one."""
@@ -174,7 +174,7 @@ class Candidate:
                 return True
         return False
 
-    def _after(self, job: Job) -> bool:
+    def _after(self, job: JobInfo) -> bool:
         mine, other = self.job.spec, job.spec
         return (other.created_at, other.uid) > (mine.created_at, mine.uid)
 
@@ -195,9 +195,9 @@ class Offers:
         self,
         cycle: Cycle,
         rows: Counts,
-        singles: Iterable[Job],
+        singles: Iterable[JobInfo],
         feasible: FeasibleRows | None = None,
-        reserved: Iterable[Job] = (),
+        reserved: Iterable[JobInfo] = (),
     ) -> None:
         """Collect the candidates, with the present free capacity.
 
@@ -228,7 +228,7 @@ class Offers:
 
     def run(
         self,
-        attempt: Callable[[Job, tuple[int, ...]], OfferResult],
+        attempt: Callable[[JobInfo, tuple[int, ...]], OfferResult],
         *,
         touches_all: bool = False,
         most: int | None = None,
@@ -374,7 +374,7 @@ class Offers:
             has_some = np.bincount(left, minlength=max(self._next, default=0) + 1).tolist()
             service.forget([leaf for leaf in self._next if not has_some[leaf]])
 
-    def _push_single(self, job: Job, step: tuple[int, ...]) -> None:
+    def _push_single(self, job: JobInfo, step: tuple[int, ...]) -> None:
         if step:
             self._forget_first(job.queue)
             self._push(Candidate(job, None, step), stage=self._cycle.stage(job))

@@ -14,7 +14,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 class Placing:
@@ -26,7 +26,7 @@ class Placing:
     Every task that finds a place is started, or with ``soon`` has its places reserved.
     """
 
-    def __init__(self, cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool) -> None:
+    def __init__(self, cycle: Cycle, job: JobInfo, indices: Sequence[int], *, soon: bool) -> None:
         self._cycle, self._job, self._soon = cycle, job, soon
         self._wanted = set(indices)
         self._fixed = cycle.is_fixed(job)
@@ -186,7 +186,7 @@ def _size(group: Group) -> int:
 
 
 def place(
-    cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool, score: Counts | None = None
+    cycle: Cycle, job: JobInfo, indices: Sequence[int], *, soon: bool, score: Counts | None = None
 ) -> bool:
     """Start these tasks, or with ``soon`` reserve capacity for them; all, or nothing happens.
 
@@ -197,7 +197,7 @@ def place(
     return Placing(cycle, job, indices, soon=soon).run(score)
 
 
-def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
+def _place_one(cycle: Cycle, job: JobInfo, index: int, *, soon: bool) -> bool:
     """``place`` for the most frequent case: one task without a topology."""
     cls, state = job.shape.cls, cycle.state
     view, within = cycle.free_capacity.idle, cycle.open_nodes(job, index)

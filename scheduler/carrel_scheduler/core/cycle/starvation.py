@@ -18,20 +18,20 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Layer
 from carrel_scheduler.core.queues.user_order import Held
 from carrel_scheduler.core.resources import MILLI, Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 LOOKS = 8
 """The number of longest waiting rows that are looked at in a cycle."""
 
 
-def starving(cycle: Cycle) -> tuple[Job, ...]:
+def starving(cycle: Cycle) -> tuple[JobInfo, ...]:
     """Starving jobs, the oldest first; computed once in a cycle."""
     if cycle.starving is None:
         cycle.starving = _starving(cycle) if len(cycle.late) else ()
     return cycle.starving
 
 
-def has_waited_long(cycle: Cycle, job: Job) -> bool:
+def has_waited_long(cycle: Cycle, job: JobInfo) -> bool:
     """Whether a job has waited longer than the reservation delay of its queue."""
     delay = cycle.queue_usage.table.reservation_delay.item(job.queue)
     if math.isnan(delay):
@@ -60,7 +60,7 @@ def held_back(cycle: Cycle, rows: Counts) -> Bools:
     return found
 
 
-def is_held_back(cycle: Cycle, job: Job) -> bool:
+def is_held_back(cycle: Cycle, job: JobInfo) -> bool:
     """Whether a job that runs in part, or has a reservation, waits for a starving one."""
     return any(
         job.queue == first.queue and job is not first and _comes_after(cycle, job, first)
@@ -68,19 +68,19 @@ def is_held_back(cycle: Cycle, job: Job) -> bool:
     )
 
 
-def _is_shared(cycle: Cycle, job: Job) -> bool:
+def _is_shared(cycle: Cycle, job: JobInfo) -> bool:
     """Whether what users hold decides who comes first in a job's queue."""
     return cycle.user_usage is not None and cycle.user_usage.counts(job.queue)
 
 
-def _comes_after(cycle: Cycle, job: Job, first: Job) -> bool:
+def _comes_after(cycle: Cycle, job: JobInfo, first: JobInfo) -> bool:
     usage = cycle.user_usage
     if usage is None or not usage.counts(job.queue):
         return job.order > first.order
     return usage.place(job) > usage.place(first)
 
 
-def _served_later(cycle: Cycle, job: Job, rows: Counts, later: Bools) -> Bools:
+def _served_later(cycle: Cycle, job: JobInfo, rows: Counts, later: Bools) -> Bools:
     """(r,) whether rows of a job's queue, of its priority, are served after it.
 
     Args:
@@ -101,7 +101,7 @@ def _served_later(cycle: Cycle, job: Job, rows: Counts, later: Bools) -> Bools:
     return found
 
 
-def _starving(cycle: Cycle) -> tuple[Job, ...]:
+def _starving(cycle: Cycle) -> tuple[JobInfo, ...]:
     waiting, found = cycle.state.waiting, []
     queues: set[int] = set()
     for number in _late_rows(cycle)[:LOOKS].tolist():
@@ -157,7 +157,7 @@ def _of_least_users(cycle: Cycle, rows: Counts, every: Counts) -> Counts:
     return rows.compress(np.array(kept, np.bool_))
 
 
-def _has_right(cycle: Cycle, job: Job) -> bool:
+def _has_right(cycle: Cycle, job: JobInfo) -> bool:
     step, queue_usage = job.shape.first_step, cycle.queue_usage
     if not has_waited_long(cycle, job) or cycle.answered(job):
         return False
@@ -170,11 +170,11 @@ def _has_right(cycle: Cycle, job: Job) -> bool:
     return right and _fits(job, lambda cls: _on_empty_nodes(cycle, cls))
 
 
-def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+def _is_free(cycle: Cycle, job: JobInfo, step: tuple[int, ...]) -> bool:
     return cycle.within_share(job, step) and cycle.over_limit(job, step) is None
 
 
-def _behind_known(cycle: Cycle, job: Job) -> Triple:
+def _behind_known(cycle: Cycle, job: JobInfo) -> Triple:
     """``_behind``, worked out again when the queue's work has changed."""
     if cycle.moves.evicted.any() or _is_shared(cycle, job):
         return _behind(cycle, job)
@@ -186,7 +186,7 @@ def _behind_known(cycle: Cycle, job: Job) -> Triple:
     return known[1]
 
 
-def _behind(cycle: Cycle, job: Job) -> Triple:
+def _behind(cycle: Cycle, job: JobInfo) -> Triple:
     """The amounts of running work in the job's queue that would be served after it."""
     state = cycle.state
     jobs, tasks = state.jobs, state.tasks
@@ -224,7 +224,7 @@ def _on_empty_nodes(cycle: Cycle, cls: int) -> int:
     return found
 
 
-def _fits(job: Job, total: Callable[[int], int]) -> bool:
+def _fits(job: JobInfo, total: Callable[[int], int]) -> bool:
     """Whether there is capacity for the first step, by how many tasks of a class fit in all."""
     needs = Counter(job.shape.classes[index] for index in job.shape.first_step)
     return all(total(cls) >= need for cls, need in needs.items())

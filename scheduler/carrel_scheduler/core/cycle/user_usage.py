@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.queues.user_order import Held, Place, UserOrder, place_of
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
@@ -37,7 +37,7 @@ class UserUsage:
             for _, place in job.reservation:
                 self.add(job, place.amounts)
 
-    def add(self, job: Job, amounts: Sequence[int], sign: int = 1) -> None:
+    def add(self, job: JobInfo, amounts: Sequence[int], sign: int = 1) -> None:
         """Add what a job begins to hold; a negative sign removes it."""
         if self._fair[job.queue]:
             held = self._held.setdefault((job.queue, job.spec.user), [0, 0])
@@ -53,24 +53,24 @@ class UserUsage:
         """Whether a queue orders work by the use of its users."""
         return self._fair[queue]
 
-    def place(self, job: Job) -> Place:
+    def place(self, job: JobInfo) -> Place:
         """The place of a job in its queue by what its user holds now; smaller goes first."""
         held = self.held(job.queue, job.spec.user)
         above, since, uid = job.order
         return place_of((above, 0, since, uid), held)
 
-    def in_turn(self, queue: int, jobs: Iterable[Job]) -> list[Job]:
+    def in_turn(self, queue: int, jobs: Iterable[JobInfo]) -> list[JobInfo]:
         """Jobs of a queue as they are served one after the other, each counted as it is."""
         served: dict[str, Held] = {}
 
         def held(user: str) -> Held:
             return served.get(user) or self.held(queue, user)
 
-        turns: UserOrder[Job] = UserOrder(held)
+        turns: UserOrder[JobInfo] = UserOrder(held)
         for job in jobs:
             above, since, uid = job.order
             turns.push(job.spec.user, (above, 0, since, uid), job)
-        order: list[Job] = []
+        order: list[JobInfo] = []
         while (best := turns.pop()) is not None:
             user, first = best.spec.user, best.shape.first
             gpu, cpu = held(user)

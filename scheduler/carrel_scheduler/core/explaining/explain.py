@@ -27,7 +27,7 @@ from carrel_scheduler.core.explaining.reclaimable import Reclaimable
 from carrel_scheduler.core.explaining.shortage import Question, Shortage
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, LimitViolation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.work.jobs import Job, WaitingRow
+from carrel_scheduler.core.work.jobs import JobInfo, WaitingRow
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.cycle.cycle import Cycle
@@ -44,7 +44,7 @@ SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)
 """Reasons behind which a search for victims may stand."""
 
 
-def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | None:
+def gang_reason(cycle: "Cycle", job: "JobInfo", step: tuple[int, ...]) -> Reason | None:
     """The reason why a gang waits (grows, lacks members, is gated); ``None`` when it just starts.
 
     Args:
@@ -96,7 +96,7 @@ class Explainer:
         self._of_nodes: dict[Key, Reason | None] = {}
         self._of_room: dict[Key, Reason | None] = {}
 
-    def of(self, job: Job) -> Reason:
+    def of(self, job: JobInfo) -> Reason:
         """The reason why a job waits or starts."""
         cycle, uid = self._cycle, job.spec.uid
         if uid in cycle.moves.started:
@@ -117,7 +117,7 @@ class Explainer:
             self._of_row[row.id] = found
         return found
 
-    def _alone(self, job: Job) -> Reason:
+    def _alone(self, job: JobInfo) -> Reason:
         """A job with an own history: it runs in part, was held, or is gated."""
         step = self._cycle.next_step(job)
         about = gang_reason(self._cycle, job, step)
@@ -132,7 +132,7 @@ class Explainer:
             reason, cls=about.cls, token=about.token, tasks=about.tasks, there=about.there
         )
 
-    def _starting(self, job: Job) -> Reason:
+    def _starting(self, job: JobInfo) -> Reason:
         names = self._cycle.state.nodes.names
         places = self._cycle.moves.started[job.spec.uid].values()
         return Reason(
@@ -144,7 +144,7 @@ class Explainer:
             nodes=tuple(sorted({names[place.node] for place in places})),
         )
 
-    def _held(self, job: Job) -> Reason:
+    def _held(self, job: JobInfo) -> Reason:
         """The reason of a job with a reservation: what is terminating, or still runs, there."""
         cycle = self._cycle
         places = held_places(cycle, job)
@@ -290,7 +290,7 @@ class Explainer:
             return self._shortage.queued_behind(question)
         return self._shortage.scattered(question)
 
-    def _delayed(self, job: Job, reason: Reason, step: tuple[int, ...]) -> Reason:
+    def _delayed(self, job: JobInfo, reason: Reason, step: tuple[int, ...]) -> Reason:
         """The reason where victims exist, but the queue's preemption delay has not passed."""
         cycle = self._cycle
         if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job, reclaiming=True):

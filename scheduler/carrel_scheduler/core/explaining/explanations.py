@@ -18,7 +18,7 @@ from carrel_scheduler.core.queues.order import ServiceOrder
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.core.resources import Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
@@ -63,7 +63,7 @@ class Reasons(Mapping[str, Reason]):
         job = self._cycle.state.jobs.by_uid.get(uid) if isinstance(uid, str) else None
         return job is not None and _asks(self._cycle.state, job)
 
-    def _make(self, job: Job) -> Reason:
+    def _make(self, job: JobInfo) -> Reason:
         reason = self._explainer.of(job)
         if reason.cls is ReasonClass.STARTING or job.rows:
             return reason
@@ -89,7 +89,7 @@ class Reasons(Mapping[str, Reason]):
             self._ahead[queue] = found
         return found
 
-    def _jobs(self) -> Iterator[Job]:
+    def _jobs(self) -> Iterator[JobInfo]:
         state = self._cycle.state
         for row in state.waiting:
             yield from row.members.values()
@@ -99,7 +99,7 @@ class Reasons(Mapping[str, Reason]):
             yield state.gated[uid]
 
 
-def _with_passing(jobs: Sequence[Job]) -> dict[str, tuple[int, int]]:
+def _with_passing(jobs: Sequence[JobInfo]) -> dict[str, tuple[int, int]]:
     """The place of each in this order, and how many before it were submitted after it."""
     found: dict[str, tuple[int, int]] = {}
     orders: list[tuple[int, float, str]] = []
@@ -109,12 +109,12 @@ def _with_passing(jobs: Sequence[Job]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _asks(state: "Columns", job: Job) -> bool:
+def _asks(state: "Columns", job: JobInfo) -> bool:
     uid = job.spec.uid
     return job.waiting is not None or uid in state.partial or uid in state.gated
 
 
-def _queue_jobs(state: "Columns", queue: int) -> list[Job]:
+def _queue_jobs(state: "Columns", queue: int) -> list[JobInfo]:
     """The jobs of one queue that wait and hold nothing, in the order inside the queue."""
     waiting = state.waiting
     rows = np.flatnonzero((waiting.need > 0) & (waiting.queue == queue)).tolist()
@@ -123,7 +123,7 @@ def _queue_jobs(state: "Columns", queue: int) -> list[Job]:
     return sorted(found, key=lambda job: job.order)
 
 
-def _members(state: "Columns", number: int) -> list[Job]:
+def _members(state: "Columns", number: int) -> list[JobInfo]:
     row = state.waiting.rows[number]
     return [] if row is None else list(row.members.values())
 
@@ -138,7 +138,7 @@ def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
         total: what the cluster shares out.
     """
     queue_usage = QueueUsage(state.queues, state.division, total)
-    lines: dict[int, list[Job]] = {}
+    lines: dict[int, list[JobInfo]] = {}
     for row in state.waiting:
         lines.setdefault(row.queue, []).extend(row.members.values())
     for job in state.partial.values():

@@ -23,7 +23,7 @@ Amounts = tuple[tuple[int, int], ...]
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.cycle.cycle import Cycle
-    from carrel_scheduler.core.work.jobs import Job
+    from carrel_scheduler.core.work.jobs import JobInfo
 
 EXTENDED = 3
 """Resources from here on are extended ones."""
@@ -84,7 +84,7 @@ class Holders:
             self._holder(jobs.at(slot), self._sum(resource, held)) for slot, held in rows.items()
         )
 
-    def giving_way(self, preemptor: "Job", resource: int) -> tuple[Holder, ...]:
+    def giving_way(self, preemptor: "JobInfo", resource: int) -> tuple[Holder, ...]:
         """Terminating workloads whose capacity is reserved for a workload."""
         cycle = self._cycle
         given = self._stopped_for().get(preemptor.spec.uid)
@@ -179,11 +179,11 @@ class Holders:
                     found.setdefault(int(tasks.job[row]), []).append(row)
         return found
 
-    def _is_over_quota(self, job: "Job") -> bool:
+    def _is_over_quota(self, job: "JobInfo") -> bool:
         state = self._cycle.state
         return state.over_quota.has(state.queues, job)
 
-    def _holder(self, job: "Job", amount: int, *, borrowed: bool | None = None) -> Holder:
+    def _holder(self, job: "JobInfo", amount: int, *, borrowed: bool | None = None) -> Holder:
         spec = job.spec
         if borrowed is None:
             borrowed = self._is_over_quota(job)
@@ -203,7 +203,7 @@ def _most(sums: Counts, created: Floats) -> Counts:
     return np.concatenate([larger, equal])
 
 
-def held_places(cycle: "Cycle", job: "Job") -> list[Footprint]:
+def held_places(cycle: "Cycle", job: "JobInfo") -> list[Footprint]:
     """The places reserved for a job after what the cycle decided, in the order of its tasks."""
     uid = job.spec.uid
     single = cycle.moves.reserved.get(uid, {})

@@ -26,7 +26,7 @@ from carrel_scheduler.core.layers import LARGEST, Bools, Footprint
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
 from carrel_scheduler.core.resources import NONE, Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.core.work.shapes import Shape
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Question:
         )
 
     @classmethod
-    def of_job(cls, cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> "Question":
+    def of_job(cls, cycle: "Cycle", job: "JobInfo", step: tuple[int, ...]) -> "Question":
         """The request of one job for its next step."""
         spec, demand = job.spec, cycle.demand(job, step)
         fixed = demand if cycle.is_fixed(job) else NONE
@@ -133,7 +133,7 @@ class Shortage:
         priority = -LARGEST if reclaiming else question.priority
         return any(self._takeable(question, priority)) and self._unobtainable(question) is None
 
-    def missing_at(self, job: Job, places: Sequence[Footprint]) -> int:
+    def missing_at(self, job: JobInfo, places: Sequence[Footprint]) -> int:
         """The first resource that is short at the places reserved for a workload."""
         free = self._cycle.free_capacity.free
         for place in places:

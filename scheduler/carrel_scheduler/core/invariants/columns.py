@@ -26,7 +26,7 @@ from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.nodes.nodes import empty_slots_of
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.core.work.tasks import Victims
 
 
@@ -171,7 +171,7 @@ def victims_equal_recount(state: Columns) -> list[str]:
     return [] if kept == counted else [f"by queue {kept}, counted {counted}"]
 
 
-def _is_victim(job: Job, one: TaskAllocation, core: Container[int]) -> bool:
+def _is_victim(job: JobInfo, one: TaskAllocation, core: Container[int]) -> bool:
     """Whether a task of a job may be evicted; ``core``: the members of it that may not."""
     free = job.spec.preemptible is not Preemptibility.NO and one.index not in core
     return free and not one.stopping
@@ -222,7 +222,7 @@ def check_books(state: Columns) -> list[str]:
     return [f"{each.__name__}: {one}" for each in BOOKS for one in each(state)]
 
 
-def _runs_in_vain(job: Job) -> bool:
+def _runs_in_vain(job: JobInfo) -> bool:
     if Outcome.SUCCEEDED in (job.out or {}).values():
         return False
     return bool(job.rows) and below_minimum(job.shape.group, counting(job))

@@ -12,14 +12,14 @@ from carrel_scheduler.core.events import Outcome, Preemptibility, QueueSet
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.resources import Triple
-from carrel_scheduler.core.work.jobs import Job, minimum_of
+from carrel_scheduler.core.work.jobs import JobInfo, minimum_of
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAllocation:
     """A task that holds an allocation."""
 
-    job: Job
+    job: JobInfo
     index: int
     row: int
     place: Footprint
@@ -40,12 +40,12 @@ class TaskAllocation:
         return f"{self.job.uid}[{self.index}]"
 
 
-def jobs_of(state: Columns) -> list[Job]:
+def jobs_of(state: Columns) -> list[JobInfo]:
     """All jobs, by uid."""
     return [state.jobs.by_uid[uid] for uid in sorted(state.jobs.by_uid)]
 
 
-def held_by(state: Columns, job: Job) -> list[TaskAllocation]:
+def held_by(state: Columns, job: JobInfo) -> list[TaskAllocation]:
     """The tasks of a job that hold allocations."""
     return [
         TaskAllocation(job, index, row, state.tasks.footprint(row))
@@ -118,7 +118,7 @@ def tasks_in(group: Group) -> int:
     return len(group.requests) if group.is_leaf else sum(map(tasks_in, group.groups))
 
 
-def counting(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> list[bool]:
+def counting(job: JobInfo, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> list[bool]:
     """For each task whether it counts towards the minima: running, or succeeded."""
     out, on, off = job.out or {}, set(started), set(stopped)
     return [
@@ -129,7 +129,9 @@ def counting(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ())
     ]
 
 
-def core_of(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> frozenset[int]:
+def core_of(
+    job: JobInfo, started: Iterable[int] = (), stopped: Iterable[int] = ()
+) -> frozenset[int]:
     """Indices of running tasks that count as non-preemptible.
 
     With ``started`` and ``stopped``, by a plan: what is left of the core, or the minimum that the

@@ -14,7 +14,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.search.model import Candidates, EligibleNodes
 from carrel_scheduler.core.work.gang_steps import shed_steps
-from carrel_scheduler.core.work.jobs import Job, leaf_states
+from carrel_scheduler.core.work.jobs import JobInfo, leaf_states
 
 Times = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ class VictimTable:
             return column.take(self.first)
         return np.bincount(self.unit, column, minlength=len(self.first)).astype(np.int64)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[JobInfo]:
         """The victims' workloads, including those that start in this cycle."""
         state, moves = self.cycle.state, self.cycle.moves
         found = {slot: state.jobs.at(slot) for slot in np.unique(self.job).tolist()}

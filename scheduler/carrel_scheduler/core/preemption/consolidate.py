@@ -30,7 +30,7 @@ from carrel_scheduler.core.preemption.relocation import (
 from carrel_scheduler.core.preemption.sequential import Search, everybody
 from carrel_scheduler.core.preemption.victim_order import OrderedVictims
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 NODES = 24
 """The number of nodes that are tried for a step, besides two for each of its tasks."""
@@ -49,11 +49,11 @@ class Site(NamedTuple):
     here: list[NodeTask]
 
 
-MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[NodeTask] | None]
+MakePlace = Callable[[Cycle, JobInfo, int, Site, Cause], list[NodeTask] | None]
 """Makes a place for one task on a node; those who move for it, ``None`` where there is no way."""
 
 
-def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
+def _find(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult:
     """Free capacity for a step by moving others."""
     if job.shape.plain:
         return answered(_step_by_step(cycle, job, step))
@@ -66,13 +66,13 @@ def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     return answered(search.run(ordered.units(lambda _: True)))
 
 
-def _enough_in_all(cycle: Cycle, job: Job, step: Step) -> bool:
+def _enough_in_all(cycle: Cycle, job: JobInfo, step: Step) -> bool:
     """Whether the free capacity of all nodes together would hold the step."""
     pairs = zip(cycle.demand(job, step), cycle.free_in_all(), strict=True)
     return all(asked <= there for asked, there in pairs)
 
 
-def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
+def _step_by_step(cycle: Cycle, job: JobInfo, step: Step) -> bool:
     """A place for each task of a plain step, one after the other.
 
     Those who free capacity for several tasks get their new places together, where that works out.
@@ -91,7 +91,7 @@ def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
     return False
 
 
-def _make_places(cycle: Cycle, job: Job, step: Step, make: MakePlace) -> list[NodeTask] | None:
+def _make_places(cycle: Cycle, job: JobInfo, step: Step, make: MakePlace) -> list[NodeTask] | None:
     """All moves that make a place for each task; ``None`` where a task gets none."""
     cause = Cause(Token.CONSOLIDATED, job)
     left, going = list(step), list[NodeTask]()
@@ -127,13 +127,15 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
         yield Site(node, occupants(cycle, tasks.preemptible_usage.on(np.array([node])).tolist()))
 
 
-def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[NodeTask] | None:
+def _clear(
+    cycle: Cycle, job: JobInfo, index: int, site: Site, cause: Cause
+) -> list[NodeTask] | None:
     """Relocate tasks so that a task has its place; returns them, or ``None`` if impossible."""
     return next(_cleared(cycle, job, index, site, cause), None)
 
 
 def _cleared(
-    cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
+    cycle: Cycle, job: JobInfo, index: int, site: Site, cause: Cause
 ) -> Iterator[list[NodeTask]]:
     """Yield ways to clear a place; asking for the next one takes back the last."""
     staying = [one for one in site.here if not cycle.moves.evicted.item(one.row)]
@@ -143,7 +145,7 @@ def _cleared(
 
 
 def _tell_to_move(
-    cycle: Cycle, job: Job, index: int, site: Site, going: list[NodeTask], cause: Cause
+    cycle: Cycle, job: JobInfo, index: int, site: Site, going: list[NodeTask], cause: Cause
 ) -> bool:
     """Whether a task has its place when these are told to move; else nothing changes."""
     moves, state = cycle.moves, cycle.state
@@ -159,7 +161,7 @@ def _tell_to_move(
 
 
 def _clear_and_relocate(
-    cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
+    cycle: Cycle, job: JobInfo, index: int, site: Site, cause: Cause
 ) -> list[NodeTask] | None:
     """``_clear``, with a new place for each evicted task; ``None`` where one finds none."""
     mark = cycle.moves.mark()
@@ -170,7 +172,7 @@ def _clear_and_relocate(
     return None
 
 
-def _refuses(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
+def _refuses(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult | None:
     """A step must be within the limits, and all free capacity together must hold it."""
     if cycle.delayed(job):
         return OfferResult.NOT_THIS
@@ -179,7 +181,7 @@ def _refuses(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
     return None
 
 
-def _refuses_over_quota(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
+def _refuses_over_quota(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult | None:
     """Workloads over quota come last: what moved for them is lost if they are evicted."""
     if not cycle.within_share(job, step):
         return OfferResult.NOT_THIS
@@ -191,9 +193,9 @@ def consolidate_for_entitled(cycle: Cycle) -> None:
 
     Where that moves nothing, and nobody was passed over, ``CONSOLIDATE`` would ask the same again.
     """
-    log, passed_over = cycle.moves.log, list[Job]()
+    log, passed_over = cycle.moves.log, list[JobInfo]()
 
-    def refuses(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
+    def refuses(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult | None:
         answer = _refuses_over_quota(cycle, job, step)
         if answer is OfferResult.NOT_THIS:
             passed_over.append(job)

@@ -27,7 +27,7 @@ from carrel_scheduler.core.preemption.legality import (
 )
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, Triple, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 SOME: Triple = (MILLI, 0, 0)
 """A request for GPUs, of any amount."""
@@ -47,7 +47,7 @@ class GroupRights:
         self._cycle, self._groups = cycle, usage
         self.divided = self._as_whole = False
 
-    def may_take(self, job: Job, indices: Iterable[int]) -> bool:
+    def may_take(self, job: JobInfo, indices: Iterable[int]) -> bool:
         """Whether these tasks of a job of another queue may be taken now."""
         if self._legal(job, self._held(job, indices)):
             return True
@@ -69,11 +69,11 @@ class GroupRights:
         finally:
             self._as_whole = False
 
-    def _legal(self, job: Job, held: Mapping[int, int]) -> bool:
+    def _legal(self, job: JobInfo, held: Mapping[int, int]) -> bool:
         """Whether a job may be taken by what is held by group, ``NO_GROUP`` for the rest."""
         raise NotImplementedError
 
-    def _held(self, job: Job, indices: Iterable[int]) -> Counter[int]:
+    def _held(self, job: JobInfo, indices: Iterable[int]) -> Counter[int]:
         return held_in_groups(self._cycle, self._groups, job, indices)
 
 
@@ -93,7 +93,7 @@ class GroupGuarantees(GroupRights):
         return None if usage is None or usage.quotas is None else cls(cycle, leaf, usage)
 
     @override
-    def _legal(self, job: Job, held: Mapping[int, int]) -> bool:
+    def _legal(self, job: JobInfo, held: Mapping[int, int]) -> bool:
         if not any(held.values()) or held.get(NO_GROUP):
             return True
         new = not job.rows
@@ -157,7 +157,7 @@ class GroupClaim(GroupRights):
         cause: what victims are told.
     """
 
-    def __init__(self, cycle: Cycle, job: Job, demand: Triple, group: int) -> None:
+    def __init__(self, cycle: Cycle, job: JobInfo, demand: Triple, group: int) -> None:
         """``demand``: what all tasks of its step ask for, which are to lie in the group."""
         usage = cycle.group_usage
         if usage is None or usage.quotas is None:
@@ -175,11 +175,11 @@ class GroupClaim(GroupRights):
         self.cause = Cause(Token.RECLAIMED, job, within_quota=True, group=name, bound=bound)
 
     @override
-    def _legal(self, job: Job, held: Mapping[int, int]) -> bool:
+    def _legal(self, job: JobInfo, held: Mapping[int, int]) -> bool:
         amounts = held.get(self._group, 0), 0, 0
         return self.request.legal(job.queue, amounts, new=not job.rows)
 
-    def covers(self, job: Job, indices: Iterable[int]) -> bool:
+    def covers(self, job: JobInfo, indices: Iterable[int]) -> bool:
         """Whether what they hold in the group lies beyond what their queues keep there."""
         amounts = self._held(job, indices).get(self._group, 0), 0, 0
         return self.request.covers(job.queue, amounts)
@@ -190,7 +190,7 @@ class GroupClaim(GroupRights):
 
 
 @contextmanager
-def confined(cycle: Cycle, job: Job, nodes: Bools) -> Iterator[None]:
+def confined(cycle: Cycle, job: JobInfo, nodes: Bools) -> Iterator[None]:
     """A job gets places on these nodes only, (N,)."""
     before = cycle.confined
     cycle.confined = before | {job.slot: nodes}
@@ -200,13 +200,13 @@ def confined(cycle: Cycle, job: Job, nodes: Bools) -> Iterator[None]:
         cycle.confined = before
 
 
-def staying(cycle: Cycle, job: Job, indices: Iterable[int]) -> AbstractContextManager[None]:
+def staying(cycle: Cycle, job: JobInfo, indices: Iterable[int]) -> AbstractContextManager[None]:
     """Keep these running tasks of a job within their groups where its quotas there cover them."""
     home = home_of(cycle, job, indices)
     return nullcontext() if home is None else confined(cycle, job, home)
 
 
-def home_of(cycle: Cycle, job: Job, indices: Iterable[int]) -> Bools | None:
+def home_of(cycle: Cycle, job: JobInfo, indices: Iterable[int]) -> Bools | None:
     """(N,) the nodes among which tasks may move that quotas in groups cover; ``None``: all."""
     usage, tasks = cycle.group_usage, cycle.state.tasks
     if usage is None or usage.quotas is None:
@@ -224,7 +224,7 @@ def home_of(cycle: Cycle, job: Job, indices: Iterable[int]) -> Bools | None:
 
 
 def held_in_groups(
-    cycle: Cycle, usage: GroupUsage, job: Job, indices: Iterable[int]
+    cycle: Cycle, usage: GroupUsage, job: JobInfo, indices: Iterable[int]
 ) -> Counter[int]:
     """Thousandths of GPUs that tasks hold by group with quotas, ``NO_GROUP`` for the rest."""
     held = Counter[int]()
@@ -263,7 +263,7 @@ def _given_in(cycle: Cycle, usage: GroupUsage, group: int) -> dict[int, Triple]:
     return {slot: added(each) for slot, each in found.items()}
 
 
-def groups_in_order(cycle: Cycle, job: Job) -> Iterable[int]:
+def groups_in_order(cycle: Cycle, job: JobInfo) -> Iterable[int]:
     """Groups with a quota for its queue where it may run: those it prefers first, then by name."""
     usage = cycle.group_usage
     if usage is None or usage.quotas is None:

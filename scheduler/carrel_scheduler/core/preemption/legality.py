@@ -38,7 +38,7 @@ from carrel_scheduler.core.queues.usage import (
 )
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 OPEN: Final[Triple] = (NO_BOUND, NO_BOUND, NO_BOUND)
 
@@ -216,7 +216,7 @@ class ReclaimRequest:
         most = self._most(sibling)
         return all(lost[r] + amounts[r] <= most[r] for r in RESOURCES)
 
-    def may_take(self, job: Job, amounts: Sequence[int]) -> bool:
+    def may_take(self, job: JobInfo, amounts: Sequence[int]) -> bool:
         """Whether so much may be taken of a job now."""
         if job.rows and job.spec.priority >= self.kept_from(job.queue):
             return False
@@ -424,7 +424,7 @@ def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
     )
 
 
-def is_protected(cycle: Cycle, preemptor: Job, victim: Job) -> bool:
+def is_protected(cycle: Cycle, preemptor: JobInfo, victim: JobInfo) -> bool:
     """Whether a workload has not run long enough to be evicted for one of another queue."""
     least = reclaim_protects_s(
         cycle.queue_usage.table, preemptor.queue, victim.queue, cycle.settings.min_runtime_s

@@ -14,7 +14,7 @@ from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.preemption.candidates import victims_of
 from carrel_scheduler.core.preemption.victim_order import costed
 from carrel_scheduler.core.resources import MILLI, Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.core.work.tasks import device_mask
 
 Place = tuple[int, int]
@@ -23,11 +23,11 @@ Place = tuple[int, int]
 
 def in_the_way(
     cycle: Cycle,
-    job: Job,
+    job: JobInfo,
     step: Sequence[int],
-    victims: Iterable[Job],
-    legal: Callable[[Job, Triple], bool],
-) -> list[Job]:
+    victims: Iterable[JobInfo],
+    legal: Callable[[JobInfo, Triple], bool],
+) -> list[JobInfo]:
     """Choose the jobs to stop for a step of one task, cheapest in sum; empty if none are found.
 
     Args:
@@ -49,7 +49,7 @@ def in_the_way(
         if tasks.victim.item(row) >= 0 and legal(other, tasks.footprint(row).amounts)
     }
     places = _places(cycle, rows)
-    best: tuple[tuple[int, int, list[int]], list[Job]] | None = None
+    best: tuple[tuple[int, int, list[int]], list[JobInfo]] | None = None
     eligible = cycle.state.eligible.of(classes.request(cls))
     nodes = {tasks.node.item(row) for row in places}
     for node in sorted(nodes, key=cycle.state.nodes.rank.item):
@@ -61,7 +61,7 @@ def in_the_way(
     return [] if best is None else best[1]
 
 
-def _places(cycle: Cycle, rows: dict[int, Job]) -> dict[int, Place]:
+def _places(cycle: Cycle, rows: dict[int, JobInfo]) -> dict[int, Place]:
     """Cost and order of those of these rows that may be evicted."""
     giving = np.zeros(len(cycle.queue_usage.used), np.bool_)
     giving[[other.queue for other in rows.values()]] = True

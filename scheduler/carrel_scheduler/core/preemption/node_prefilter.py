@@ -11,7 +11,7 @@ import numpy as np
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import CPU, MEMORY, Bools, Counts, Milli
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 NODES = 12
 NODES_PER_TASK = 4
@@ -19,8 +19,8 @@ LACK_BITS = 24
 
 
 def candidate_jobs(
-    cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools, within: Bools | None = None
-) -> list[Job]:
+    cycle: Cycle, job: JobInfo, step: tuple[int, ...], giving: Bools, within: Bools | None = None
+) -> list[JobInfo]:
     """Jobs of these queues, (Q,), that may be evicted for a step; never the job itself.
 
     ``within`` (N,): where the step is to lie; ``None``: anywhere.

@@ -32,7 +32,7 @@ from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, Triple, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
 class OwnQueue:
@@ -44,7 +44,7 @@ class OwnQueue:
         most: what may leave its queue at most; minimum run times are not looked at.
     """
 
-    def __init__(self, cycle: Cycle, preemptor: Job, step: tuple[int, ...]) -> None:
+    def __init__(self, cycle: Cycle, preemptor: JobInfo, step: tuple[int, ...]) -> None:
         """Take the present usage."""
         self.cycle, self.preemptor, self.step = cycle, preemptor, step
         self.demand = cycle.demand(preemptor, step)
@@ -181,14 +181,14 @@ def reaches_others(budgets: Budgets) -> bool:
     return bool(((budgets.excess > 0) & (budgets.excess < NO_BOUND)).any())
 
 
-def _lower(cycle: Cycle, preemptor: Job) -> Counts:
+def _lower(cycle: Cycle, preemptor: JobInfo) -> Counts:
     """Rows of the tasks of lower priority in the preemptor's queue that may be stopped."""
     tasks = cycle.state.tasks
     mine = (tasks.victim == preemptor.queue) & (tasks.priority < preemptor.spec.priority)
     return np.flatnonzero(mine & ~cycle.moves.evicted)
 
 
-def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
+def _given_now(cycle: Cycle, preemptor: JobInfo) -> list[JobInfo]:
     """Preemptible jobs of lower priority in the queue that start in this cycle."""
     jobs = map(cycle.state.jobs.get, sorted({*cycle.moves.started, *cycle.moves.reserved}))
     return [

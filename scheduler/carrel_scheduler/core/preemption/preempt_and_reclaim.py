@@ -36,10 +36,10 @@ from carrel_scheduler.core.preemption.victim_order import (
 )
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import NONE, Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
-def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
+def _find(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult:
     """Free capacity for a step by what may be taken inside its queue and from others."""
     queue_usage, request = cycle.queue_usage, vectorised.request_of(cycle, job, step)
     if not queue_usage.within(queue_usage.fair[job.queue], job.queue, NONE):
@@ -53,7 +53,7 @@ def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     return answered(_make_room(own, request))
 
 
-def _in_reach(cycle: Cycle, job: Job, request: GangRequest) -> bool:
+def _in_reach(cycle: Cycle, job: JobInfo, request: GangRequest) -> bool:
     """Whether by sums its own queue and all queues over quota could give enough."""
     giving = cycle.over_quota_queues.copy()
     giving[job.queue] = True
@@ -132,7 +132,7 @@ def _after(own: OwnQueue, request: GangRequest | None, leaving: Sequence[Evictio
 
 
 def _one_by_one(
-    own: OwnQueue, gone: Triple, causes: tuple[Cause, Cause], victims: Iterable[Job]
+    own: OwnQueue, gone: Triple, causes: tuple[Cause, Cause], victims: Iterable[JobInfo]
 ) -> bool:
     """The search one by one; the request is judged as if no more of the own queue left."""
     cycle, job, reclaim = own.cycle, own.preemptor, own.reclaim(gone)
@@ -147,7 +147,7 @@ def _one_by_one(
     if search.is_hopeless([*of_others, *(victim for victim in some if victim.queue == job.queue)]):
         return False
 
-    def protected(victim: Job) -> bool:
+    def protected(victim: JobInfo) -> bool:
         if victim.queue == job.queue:
             return victim.started + least > cycle.now
         return is_protected(cycle, job, victim)
@@ -209,7 +209,7 @@ def _protected_s(own: OwnQueue) -> Times | None:
     return found
 
 
-def _growing(cycle: Cycle) -> list[Job]:
+def _growing(cycle: Cycle) -> list[JobInfo]:
     return [job for job in preemptors.singles(cycle) if not cycle.grows(job)]
 
 

@@ -20,7 +20,7 @@ from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.starvation import held_back
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.group_quotas import with_headroom
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 LOOKS = 24
 """The least number of rows that are offered in a cycle."""
@@ -114,7 +114,7 @@ def _in_their_turn(cycle: Cycle, rows: Counts) -> Counts:
     return rows
 
 
-def singles(cycle: Cycle) -> list[Job]:
+def singles(cycle: Cycle) -> list[JobInfo]:
     """Jobs outside the waiting rows that may have others evicted."""
     jobs, only = cycle.open_singles(), _whose_turn(cycle)
     return jobs if only is None else [job for job in jobs if job is only]
@@ -129,7 +129,7 @@ def combines(cycle: Cycle) -> bool:
     return cycle.looks_at_all(1) or cycle.asked is not None or turn % COMBINING == 0
 
 
-def _whose_turn(cycle: Cycle) -> Job | None:
+def _whose_turn(cycle: Cycle) -> JobInfo | None:
     """The workload that a question is about, where not all can be looked at; ``None``: all are."""
     return None if cycle.looks_at_all(1) else cycle.asked
 
@@ -200,12 +200,12 @@ def _tasks(cycle: Cycle) -> int:
 Step = tuple[int, ...]
 
 
-def not_delayed(cycle: Cycle, job: Job, _step: Step) -> OfferResult | None:
+def not_delayed(cycle: Cycle, job: JobInfo, _step: Step) -> OfferResult | None:
     """Refuse a job whose preemption delay has not passed."""
     return OfferResult.NOT_THIS if cycle.delayed(job) else None
 
 
-def not_delayed_reclaim(cycle: Cycle, job: Job, _step: Step) -> OfferResult | None:
+def not_delayed_reclaim(cycle: Cycle, job: JobInfo, _step: Step) -> OfferResult | None:
     """Refuse a job whose preemption delay or reclaim delay has not passed."""
     return OfferResult.NOT_THIS if cycle.delayed(job, reclaiming=True) else None
 
@@ -227,8 +227,8 @@ class Rule:
     name: str
     rows: Callable[[Cycle], Counts]
     find: Find
-    refuses: Callable[[Cycle, Job, Step], OfferResult | None] = not_delayed
-    singles: Callable[[Cycle], list[Job]] = singles
+    refuses: Callable[[Cycle, JobInfo, Step], OfferResult | None] = not_delayed
+    singles: Callable[[Cycle], list[JobInfo]] = singles
     most: Callable[[Cycle, int], int] = lambda cycle, _: most_failed_searches(cycle)
     served: Callable[[Cycle], int] = most_preemptors
 
@@ -244,7 +244,7 @@ class Rule:
             served=self.served(cycle),
         )
 
-    def attempt(self, cycle: Cycle, job: Job, step: Step) -> OfferResult:
+    def attempt(self, cycle: Cycle, job: JobInfo, step: Step) -> OfferResult:
         """Free capacity for a step of a job, if the job may have others evicted now."""
         refused = self.refuses(cycle, job, step)
         if refused is not None:

@@ -20,7 +20,7 @@ from carrel_scheduler.core.devices.classes import GpuForm, GpuKind
 from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.preemption.group_quotas import home_of, staying
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.core.work.tasks import devices_of
 
 PLACES = 16
@@ -65,7 +65,7 @@ def occupants(cycle: Cycle, rows: Sequence[int]) -> list[NodeTask]:
     return found
 
 
-def _moves(cycle: Cycle, job: Job) -> bool:
+def _moves(cycle: Cycle, job: JobInfo) -> bool:
     """Whether a job may lie elsewhere as well."""
     if job.shape.structure.whole and len(job.rows) > 1:
         return False  # one of its tasks never moves without the others

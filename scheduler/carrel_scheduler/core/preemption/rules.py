@@ -41,10 +41,10 @@ from carrel_scheduler.core.preemption.victim_order import (
 )
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 
-def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> OfferResult:
+def _find_reclaim(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult:
     """Free capacity for a step by evictions in other queues."""
     queue_usage, demand = cycle.queue_usage, cycle.demand(job, step)
     reclaim = ReclaimRequest(
@@ -67,10 +67,10 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     if large and not in_reach(cycle, job.shape.cls, cycle.over_quota_queues):
         return OfferResult.PLAINLY_NO
 
-    def open_to(victim: Job, indices: Iterable[int]) -> bool:
+    def open_to(victim: JobInfo, indices: Iterable[int]) -> bool:
         return guarantees is None or guarantees.may_take(victim, indices)
 
-    def in_order(victims: list[Job]) -> bool:
+    def in_order(victims: list[JobInfo]) -> bool:
         search = Search(cycle, job, step, cause)
         if search.is_hopeless(who_may_give(reclaim, victims)):
             return False
@@ -85,7 +85,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> OfferResult:
             lambda victim, held: reclaim.may_take(victim, held) and open_to(victim, victim.rows),
         )
 
-    def one_by_one(victims: list[Job]) -> bool:
+    def one_by_one(victims: list[JobInfo]) -> bool:
         if guarantees is None:
             found = in_order(victims)
         else:
@@ -107,10 +107,10 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> OfferResult:
 
 def _with_moves(
     cycle: Cycle,
-    job: Job,
+    job: JobInfo,
     step: Step,
     reclaim: ReclaimRequest,
-    open_to: Callable[[Job, Iterable[int]], bool],
+    open_to: Callable[[JobInfo, Iterable[int]], bool],
     cause: Cause,
 ) -> bool:
     """Free capacity also by moving work that may not be evicted: it gets a place in the same plan.
@@ -135,7 +135,7 @@ def _with_moves(
     return search.run(ordered.units(legal_or_kept))
 
 
-def _find_in_groups(cycle: Cycle, job: Job, step: Step) -> OfferResult:
+def _find_in_groups(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult:
     """Free capacity for a step in one group of nodes by its queue's quota there."""
     demand = cycle.demand(job, step)
     fixed = demand if cycle.is_fixed(job) else NONE
@@ -155,7 +155,7 @@ def _find_in_groups(cycle: Cycle, job: Job, step: Step) -> OfferResult:
 
 
 def _found_in_group(
-    cycle: Cycle, job: Job, step: Step, claim: GroupClaim, request: GangRequest | None
+    cycle: Cycle, job: JobInfo, step: Step, claim: GroupClaim, request: GangRequest | None
 ) -> bool:
     """``request``: the step as the search over arrays understands it, if it does."""
     others = np.arange(len(cycle.queue_usage.used)) != job.queue
@@ -178,7 +178,7 @@ def _found_in_group(
     return vectorised.make_room(cycle, job, request, offer, causes, lambda: claim.search(in_order))
 
 
-def _find_preempt(cycle: Cycle, job: Job, step: Step) -> OfferResult:
+def _find_preempt(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult:
     """Free capacity for a step by evictions in its own queue."""
     least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
     own: Bools = np.arange(len(cycle.queue_usage.used)) == job.queue

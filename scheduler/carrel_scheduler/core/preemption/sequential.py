@@ -19,7 +19,7 @@ from carrel_scheduler.core.preemption.group_quotas import staying
 from carrel_scheduler.core.preemption.mig_instances import in_the_way
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.resources import Triple
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 MANY = 8
 """The number of victims from which it is asked first whether all of them would do."""
@@ -48,7 +48,7 @@ class Search:
     """
 
     cycle: Cycle
-    preemptor: Job
+    preemptor: JobInfo
     step: tuple[int, ...]
     cause: Cause
     must_move: Callable[[EvictionUnit], bool] = nobody
@@ -81,7 +81,7 @@ class Search:
         moves.rollback(begin)
         return False
 
-    def is_hopeless(self, victims: Sequence[Job]) -> bool:
+    def is_hopeless(self, victims: Sequence[JobInfo]) -> bool:
         """Whether the step finds no places even with all of these gone, as far as counting tells.
 
         ``victims``: all of whom anything may be taken. Few are not counted: to go through them in
@@ -209,7 +209,7 @@ class Search:
         cycle.moves.rollback(mark)
         return False
 
-    def _returns(self, job: Job, index: int) -> bool:
+    def _returns(self, job: JobInfo, index: int) -> bool:
         if index not in job.rows:
             return False
         own = self.cycle.state.tasks.footprint(job.rows[index])
@@ -225,11 +225,11 @@ class Search:
 
 def evict_in_order(
     search: Search,
-    victims: Sequence[Job],
-    protected: Callable[[Job], bool],
+    victims: Sequence[JobInfo],
+    protected: Callable[[JobInfo], bool],
     legal: Callable[[EvictionUnit], bool] = everybody,
     covers: Callable[[EvictionUnit], bool] | None = None,
-    instance_legal: Callable[[Job, Triple], bool] = lambda *_: True,
+    instance_legal: Callable[[JobInfo, Triple], bool] = lambda *_: True,
 ) -> bool:
     """Whether capacity was freed by these victims; first those whose MIG instances are in the way.
 
@@ -241,7 +241,7 @@ def evict_in_order(
         covers: whether all of it lies beyond what its queue keeps, see ``OrderedVictims``.
         instance_legal: whether a job with one MIG instance may be evicted by itself.
     """
-    cycle, instances = search.cycle, list[Job]()
+    cycle, instances = search.cycle, list[JobInfo]()
     if cycle.state.nodes.mig.any():
         instances = in_the_way(cycle, search.preemptor, search.step, victims, instance_legal)
     for some in (instances, victims):

@@ -33,7 +33,7 @@ from carrel_scheduler.core.preemption.victim_order import costed
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 FEW = 40
 """Up to so many candidates are searched sequentially as well: in that search victims are taken from
@@ -48,7 +48,7 @@ class Offer:
     budgets: Budgets
 
 
-def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None:
+def request_of(cycle: Cycle, job: JobInfo, step: tuple[int, ...]) -> GangRequest | None:
     """The step as a request of the search over arrays; ``None`` where it is not plain.
 
     Nor where limits in groups of nodes bind: which nodes they leave changes with every place; nor
@@ -100,7 +100,7 @@ def open_budgets(cycle: Cycle) -> Budgets:
 
 def make_room(
     cycle: Cycle,
-    job: Job,
+    job: JobInfo,
     request: GangRequest,
     offer: Offer,
     causes: tuple[Cause, Cause],
@@ -163,7 +163,7 @@ def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
 
 
 def _carry_out(
-    cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, causes: tuple[Cause, Cause]
+    cycle: Cycle, job: JobInfo, table: VictimTable, answer: Cleared, causes: tuple[Cause, Cause]
 ) -> bool:
     """``causes``: what others are told, and what victims of the preemptor's own queue are."""
     moves, tasks = cycle.moves, cycle.state.tasks
@@ -179,7 +179,7 @@ def _carry_out(
     return False
 
 
-def _hold(cycle: Cycle, job: Job, step: tuple[int, ...], nodes: Counts) -> bool:
+def _hold(cycle: Cycle, job: JobInfo, step: tuple[int, ...], nodes: Counts) -> bool:
     cls, moves = job.shape.cls, cycle.moves
     kind = cycle.state.classes.kinds[cls]
     fixed = cycle.is_fixed(job)
@@ -212,7 +212,7 @@ def _whole_nodes(
 def from_others(
     cycle: Cycle,
     reclaim: ReclaimRequest,
-    job: Job,
+    job: JobInfo,
     request: GangRequest,
     protection: GroupGuarantees | None = None,
 ) -> Offer | None:
@@ -246,7 +246,7 @@ def beyond(table: VictimTable, budgets: Budgets, protection: GroupGuarantees | N
     return found if protection is None else protection.spare(found)
 
 
-def from_group(cycle: Cycle, job: Job, request: GangRequest, claim: GroupClaim) -> Offer:
+def from_group(cycle: Cycle, job: JobInfo, request: GangRequest, claim: GroupClaim) -> Offer:
     """Candidates that hold GPUs in the group of a claim, and their budgets.
 
     A unit counts with all that it holds, also elsewhere: stricter than need be where it is divided.
@@ -267,7 +267,7 @@ def from_group(cycle: Cycle, job: Job, request: GangRequest, claim: GroupClaim) 
 
 def offer(
     cycle: Cycle,
-    job: Job,
+    job: JobInfo,
     request: GangRequest,
     giving: Bools,
     budgets: Budgets,

@@ -30,7 +30,7 @@ from carrel_scheduler.core.queues.order import VictimOrder, victim_key
 from carrel_scheduler.core.queues.rules import RESOURCES
 from carrel_scheduler.core.resources import MILLI, Triple, added
 from carrel_scheduler.core.work.gang_steps import ReleasedTasks, shed_steps
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 MILLISECONDS = 1000
 DESCENDING = bytes(range(255, -1, -1))
@@ -44,7 +44,7 @@ class EvictionUnit:
     ``core``: nothing of it runs on. ``nodes``: where these tasks lie.
     """
 
-    job: Job
+    job: JobInfo
     indices: tuple[int, ...]
     amounts: Triple
     core: bool
@@ -56,13 +56,13 @@ class EvictionUnit:
         return self.core or len(self.indices) > 1
 
 
-def lost_work(job: Job, gpu_milli: int, now: float) -> int:
+def lost_work(job: JobInfo, gpu_milli: int, now: float) -> int:
     """Work that stopping it loses, in GPU-milliseconds; work without GPUs counts as on one."""
     gpus = gpu_milli / MILLI if gpu_milli else 1.0
     return int(gpus * max(0.0, (now - job.since) * MILLISECONDS))
 
 
-def who_may_give(reclaim: ReclaimRequest, victims: Iterable[Job]) -> list[Job]:
+def who_may_give(reclaim: ReclaimRequest, victims: Iterable[JobInfo]) -> list[JobInfo]:
     """The jobs, of these, in whose queues a reclaim request may take anything.
 
     Of the others it never will: what queues have lost only grows while victims are taken.
@@ -88,7 +88,7 @@ class Victim:
 
     __slots__ = ("_cycle", "_steps", "job", "left")
 
-    def __init__(self, cycle: Cycle, job: Job, *, core: bool) -> None:
+    def __init__(self, cycle: Cycle, job: JobInfo, *, core: bool) -> None:
         """``core``: also the tasks without which the job cannot run."""
         self._cycle, self.job = cycle, job
         keeps = not core or (job.spec.preemptible is Preemptibility.SURPLUS and not job.uncovered)
@@ -131,8 +131,8 @@ class OrderedVictims:
     def __init__(
         self,
         cycle: Cycle,
-        jobs: Iterable[Job],
-        protected: Callable[[Job], bool],
+        jobs: Iterable[JobInfo],
+        protected: Callable[[JobInfo], bool],
     ) -> None:
         """``jobs``: the candidates; ``protected``: those that keep the tasks of their minimum."""
         self._cycle = cycle

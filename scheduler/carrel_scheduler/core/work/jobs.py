@@ -24,8 +24,8 @@ NOTHING: frozenset[int] = frozenset()
 """Shared, since every new empty set would take its 216 bytes."""
 
 
-class Job:
-    """A workload of the core.
+class JobInfo:
+    """A workload as the core knows it.
 
     Attributes:
         slot: its place in the columns; ``queue``: the slot of its queue.
@@ -138,20 +138,20 @@ class WaitingRow:
 
     __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape", "user")
 
-    def __init__(self, number: int, job: Job, user: str) -> None:
+    def __init__(self, number: int, job: JobInfo, user: str) -> None:
         self.id = number
         self.queue = job.queue
         self.shape: Shape = job.shape
         self.priority = job.spec.priority
         self.preemptible = job.spec.preemptible
         self.user = user
-        self.members: dict[str, Job] = {}
+        self.members: dict[str, JobInfo] = {}
         self.heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def first(self) -> Job | None:
+    def first(self) -> JobInfo | None:
         """The oldest job of the row."""
         heap, members = self.heap, self.members
         while heap:
@@ -161,7 +161,7 @@ class WaitingRow:
             heapq.heappop(heap)
         return None
 
-    def in_order(self) -> list[Job]:
+    def in_order(self) -> list[JobInfo]:
         """All jobs of the row, oldest first."""
         return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
 
@@ -184,8 +184,8 @@ class JobTable:
 
     def __init__(self) -> None:
         self.saves = 0
-        self.by_uid: dict[str, Job] = {}
-        self.by_slot: list[Job | None] = []
+        self.by_uid: dict[str, JobInfo] = {}
+        self.by_slot: list[JobInfo | None] = []
         self.uids: list[str] = []
         self.in_queue: dict[int, int] = {}
         self.queue: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -198,12 +198,12 @@ class JobTable:
         self.whole: Bools = np.zeros(0, np.bool_)
         self._spare: list[int] = []
 
-    def add(self, spec: WorkloadQueued, queue: int, shape: Shape) -> Job:
+    def add(self, spec: WorkloadQueued, queue: int, shape: Shape) -> JobInfo:
         """A new record."""
         if not self._spare:
             self.reserve(max(16, 2 * len(self.by_slot)))
         slot = self._spare.pop()
-        job = Job(spec, slot, queue, shape)
+        job = JobInfo(spec, slot, queue, shape)
         self.by_uid[spec.uid] = job
         self.by_slot[slot] = job
         self.uids[slot] = spec.uid
@@ -218,14 +218,14 @@ class JobTable:
 
     def add_many(
         self, specs: Sequence[WorkloadQueued], queues: Sequence[int], shapes: Sequence[Shape]
-    ) -> list[Job]:
+    ) -> list[JobInfo]:
         """New records at once, as ``add`` makes them one by one."""
         if not specs:
             return []
         self.reserve(len(self.by_slot) - len(self._spare) + len(specs))
         slots = self._spare[: -len(specs) - 1 : -1]
         del self._spare[-len(specs) :]
-        jobs = list(map(Job, specs, slots, queues, shapes))
+        jobs = list(map(JobInfo, specs, slots, queues, shapes))
         for job, slot in zip(jobs, slots, strict=True):
             uid = job.spec.uid
             self.by_uid[uid] = job
@@ -241,21 +241,21 @@ class JobTable:
         self.whole[at] = [shape.goes_whole for shape in shapes]
         return jobs
 
-    def get(self, uid: str) -> Job:
+    def get(self, uid: str) -> JobInfo:
         """The record of a workload. Raises ``InvalidEvent`` for an unknown one."""
         job = self.by_uid.get(uid)
         if job is None:
             raise InvalidEvent("unknown_workload", "uid", uid, "the uid of a queued workload")
         return job
 
-    def at(self, slot: int) -> Job:
+    def at(self, slot: int) -> JobInfo:
         """The record of a slot in use."""
         job = self.by_slot[slot]
         if job is None:
             raise KeyError(slot)
         return job
 
-    def drop(self, job: Job) -> None:
+    def drop(self, job: JobInfo) -> None:
         """Forget a workload."""
         del self.by_uid[job.spec.uid]
         self.by_slot[job.slot] = None
@@ -277,7 +277,7 @@ class JobTable:
 
 
 def leaf_states(
-    job: Job, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
+    job: JobInfo, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
 ) -> tuple[LeafState, ...]:
     """The state of each leaf's tasks.
 
@@ -312,7 +312,7 @@ def leaf_states(
     )
 
 
-def protected_members(job: Job) -> frozenset[int]:
+def protected_members(job: JobInfo) -> frozenset[int]:
     """Indices of the placed tasks that are never evicted for others.
 
     All tasks of a non-preemptible workload, none of a preemptible one, and the core of a
@@ -323,13 +323,13 @@ def protected_members(job: Job) -> frozenset[int]:
     return job.core if has_core(job) else frozenset(job.rows)
 
 
-def has_core(job: Job) -> bool:
+def has_core(job: JobInfo) -> bool:
     """Whether the job may have protected and unprotected tasks at the same time."""
     return job.spec.preemptible is Preemptibility.SURPLUS and job.shape.elastic
 
 
 def minimum_of(
-    job: Job, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
+    job: JobInfo, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
 ) -> frozenset[int]:
     """Indices of the running tasks that its minimum needs."""
     core: tuple[int, ...] = ()

@@ -18,7 +18,7 @@ from carrel_scheduler.core.queues.queues import QueueColumns
 from carrel_scheduler.core.queues.rules import RuleTable
 from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.resources import UNLIMITED
-from carrel_scheduler.core.work.jobs import Job, JobTable
+from carrel_scheduler.core.work.jobs import JobInfo, JobTable
 from carrel_scheduler.core.work.tasks import TaskColumns
 
 
@@ -32,7 +32,7 @@ class OverQuota:
         self._slots: Counts | None = None
         self._queues: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
-    def has(self, queues: QueueColumns, job: Job) -> bool:
+    def has(self, queues: QueueColumns, job: JobInfo) -> bool:
         """Whether a workload is over the quota of its queue.
 
         The queue's running workloads are ordered: non-preemptible first, higher priority first,
@@ -64,7 +64,7 @@ class OverQuota:
                 beyond.append(job.spec.uid)
         return frozenset(beyond)
 
-    def _in_groups(self, ordered: Sequence[Job], left: dict[str, int]) -> set[int]:
+    def _in_groups(self, ordered: Sequence[JobInfo], left: dict[str, int]) -> set[int]:
         """Slots of the jobs that lie within quotas in groups; ``left``: these quotas."""
         covered = set[int]()
         for job in ordered if left else ():
@@ -80,7 +80,7 @@ class OverQuota:
     def _group_of(self, node: int) -> str:
         return dict(self._nodes.fact(node).labels).get(IN_GROUP, "")
 
-    def _members(self, slot: int) -> list[Job]:
+    def _members(self, slot: int) -> list[JobInfo]:
         """The jobs of a queue that hold GPUs."""
         if self._slots is None:
             self._slots = self._tasks.job.take(np.flatnonzero(self._tasks.mask))
@@ -88,7 +88,7 @@ class OverQuota:
         mine = self._slots.compress(self._queues == slot).tolist()
         return [self._jobs.at(job) for job in dict.fromkeys(mine)]
 
-    def _gpu_held(self, job: Job) -> int:
+    def _gpu_held(self, job: JobInfo) -> int:
         """GPU thousandths that all tasks of the job hold, terminating ones included."""
         held = int(self._jobs.gpu[job.slot])
         for index in job.halted:
@@ -96,7 +96,7 @@ class OverQuota:
         return held
 
 
-def _order(job: Job) -> tuple[bool, bool, int, float, str]:
+def _order(job: JobInfo) -> tuple[bool, bool, int, float, str]:
     spec = job.spec
     preemptible = spec.preemptible is not Preemptibility.NO
     return (bool(job.halted), preemptible, -spec.priority, job.started, spec.uid)

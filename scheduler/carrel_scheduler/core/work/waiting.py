@@ -16,7 +16,7 @@ from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.queues.usage import QueueUsageColumns
-from carrel_scheduler.core.work.jobs import Job, WaitingRow
+from carrel_scheduler.core.work.jobs import JobInfo, WaitingRow
 
 Times = npt.NDArray[np.float64]
 Key = tuple[int, int, int, Preemptibility, str]
@@ -112,7 +112,7 @@ class WaitingRows:
             found[some] |= ~self.within(rows.take(some), left)
         return found
 
-    def add(self, job: Job, user: str = "") -> None:
+    def add(self, job: JobInfo, user: str = "") -> None:
         """Put a job into its row.
 
         Args:
@@ -132,7 +132,7 @@ class WaitingRows:
         job.waiting = row
         self.count += 1
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: JobInfo) -> None:
         """Take a job out of its row."""
         row = job.waiting
         if row is None:
@@ -158,7 +158,7 @@ class WaitingRows:
             row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
             heapq.heapify(row.heap)
 
-    def _new(self, job: Job, user: str) -> WaitingRow:
+    def _new(self, job: JobInfo, user: str) -> WaitingRow:
         if not self._spare:
             self._grow()
         self._used = self._order = None

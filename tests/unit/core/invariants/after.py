@@ -7,7 +7,7 @@ from carrel_scheduler.core.changes.workloads import footprint_of
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 
 Places = dict[int, Footprint]
 
@@ -63,14 +63,14 @@ class After:
         cls = state.job(uid).shape.classes[index]
         return footprint_of(state.nodes, state.classes, cls, place)
 
-    def new_places(self) -> Iterator[tuple[Job, int, Footprint]]:
+    def new_places(self) -> Iterator[tuple[JobInfo, int, Footprint]]:
         """The tasks that start or get capacity reserved by the plan."""
         for places in (self.starts, self.fresh):
             for uid in sorted(places):
                 for index, place in sorted(places[uid].items()):
                     yield self.state.job(uid), index, place
 
-    def members(self, job: Job) -> Mapping[int, int]:
+    def members(self, job: JobInfo) -> Mapping[int, int]:
         """Index -> node of the tasks of a job that run on, start or have room held."""
         stopped = self.stops.get(job.uid, ())
         tasks = self.state.tasks

@@ -23,7 +23,7 @@ from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Triple, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.after import After
 from unit.core.invariants.needed_victims import victims_are_needed
 from unit.core.invariants.plans import PLACE_INVARIANTS, PlanInvariant
@@ -175,7 +175,7 @@ def delays_respected(after: After) -> list[str]:
     ]
 
 
-def _delay_s(after: After, one: Eviction, preemptor: Job) -> float:
+def _delay_s(after: After, one: Eviction, preemptor: JobInfo) -> float:
     free = preemptor.spec.preemptible is Preemptibility.YES
     of_all = one.reason.token is Token.RECLAIMED and free
     return max(preemptor.spec.preemption_delay_s, after.state.settings.reclaim_delay_s * of_all)
@@ -261,14 +261,14 @@ def only_moves(after: After, one: Eviction) -> bool:
     return one.moved and not after.state.job(one.uid).spec.interactive
 
 
-def claims(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
+def claims(after: After, token: Token) -> Iterator[tuple[JobInfo, list[Eviction]]]:
     """Claims in the order in which they were decided; who grows may claim several times."""
     mine = (one for one in after.plan.evictions if one.reason.token is token)
     for uid, evictions in groupby(mine, key=lambda one: one.reason.workload_uid):
         yield after.state.job(uid), list(evictions)
 
 
-def _by_claimer(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
+def _by_claimer(after: After, token: Token) -> Iterator[tuple[JobInfo, list[Eviction]]]:
     grouped: dict[str, list[Eviction]] = {}
     for one in after.plan.evictions:
         if one.reason.token is token:
@@ -313,7 +313,7 @@ def _stops(after: After, one: Eviction, but: Collection[int] = ()) -> Triple:
     return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 
-def side_of(state: Columns, preemptor: Job, victim: Job) -> list[QueueSet]:
+def side_of(state: Columns, preemptor: JobInfo, victim: JobInfo) -> list[QueueSet]:
     """The victim's queues below the lowest common one, from the top down."""
     common = {rule.name for rule in path_names(state, preemptor.queue)}
     mine = [rule for rule in path_names(state, victim.queue) if rule.name not in common]
@@ -349,7 +349,7 @@ def _quotas_add_up(state: Columns, side: list[QueueSet]) -> bool:
     return True
 
 
-def _least_runtime(state: Columns, preemptor: Job, victim: Job, token: Token) -> float:
+def _least_runtime(state: Columns, preemptor: JobInfo, victim: JobInfo, token: Token) -> float:
     path = list(path_names(state, victim.queue))
     if token is Token.PREEMPTED:
         values = [rule.preempt_min_runtime_s for rule in path]

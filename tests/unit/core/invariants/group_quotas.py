@@ -15,7 +15,7 @@ from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.after import After
 from unit.core.invariants.evictions import claims, only_moves, side_of, use_before_claims
 from unit.core.invariants.plans import PlanInvariant, group_of
@@ -129,7 +129,9 @@ def groups_with_quotas(state: Columns) -> list[str]:
     return sorted({group for quotas in rules for group, amount in quotas if amount})
 
 
-def _within(after: After, uses: Uses, group: str, preemptor: Job, one: Eviction) -> Iterator[str]:
+def _within(
+    after: After, uses: Uses, group: str, preemptor: JobInfo, one: Eviction
+) -> Iterator[str]:
     state = after.state
     side, guaranteed = side_of(state, preemptor, state.job(one.uid)), guarantees(state, group)
     beyond = [uses.of[rule.name][0] > guaranteed[rule.name] for rule in side]

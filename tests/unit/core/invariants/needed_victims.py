@@ -7,7 +7,7 @@ from carrel_scheduler.core.invariants.recount import path_names
 from carrel_scheduler.core.plan import Eviction
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.after import After, Places
 from unit.core.invariants.plans import (
     capacity_of,
@@ -75,7 +75,7 @@ def _plain(after: After) -> Iterator[Eviction]:
             yield from evictions
 
 
-def _claims_once(job: Job, places: Places) -> bool:
+def _claims_once(job: JobInfo, places: Places) -> bool:
     """Whether all its places follow from one claim, for no more than it asks for."""
     grows = len(places) > len(job.shape.first_step)
     return not grows and not any(request.gpu_memory_mib for request in job.shape.requests)

@@ -25,7 +25,7 @@ from carrel_scheduler.core.mig import has_profile
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.requests import HOST, IN_GROUP
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, added
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.after import After, Places
 
 PlanInvariant = Callable[[After], list[str]]
@@ -254,13 +254,13 @@ PLACE_INVARIANTS: tuple[PlanInvariant, ...] = (
 )
 
 
-def _all(state: Columns, places: dict[str, Places]) -> Iterator[tuple[Job, int, Footprint]]:
+def _all(state: Columns, places: dict[str, Places]) -> Iterator[tuple[JobInfo, int, Footprint]]:
     for uid in sorted(places):
         for index, place in sorted(places[uid].items()):
             yield state.job(uid), index, place
 
 
-def _indices(after: After, job: Job) -> set[int]:
+def _indices(after: After, job: JobInfo) -> set[int]:
     return {*after.starts.get(job.uid, ()), *after.fresh.get(job.uid, ())}
 
 
@@ -332,7 +332,7 @@ def _value(state: Columns, node: int, key: str) -> str:
     return "/".join(values) if all(values) else ""
 
 
-def _unsuitable(state: Columns, job: Job, index: int, place: Footprint) -> str:
+def _unsuitable(state: Columns, job: JobInfo, index: int, place: Footprint) -> str:
     request, fact = job.shape.requests[index], state.nodes.fact(place.node)
     where, labels = request.where, {**dict(fact.labels), HOST: fact.name}
     shares = request.share_milli or request.gpu_memory_mib or request.mig_profile

@@ -13,7 +13,7 @@ import pytest
 
 from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet
 from carrel_scheduler.core.requests import IN_GROUP, NodeConstraint, Request
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.runs import Run
 from unit.core.situations import node, queue, training
 
@@ -177,12 +177,12 @@ def waits_wrongly(run: Run) -> list[str]:
     return found
 
 
-def _may_run_in(job: Job, group: str) -> bool:
+def _may_run_in(job: JobInfo, group: str) -> bool:
     labels = dict(job.shape.requests[0].where.labels)
     return IN_GROUP not in labels or group in labels[IN_GROUP]
 
 
-def _fixed_is_barred(run: Run, job: Job) -> bool:
+def _fixed_is_barred(run: Run, job: JobInfo) -> bool:
     """Non-preemptible work has bounds of its own: quotas in all, and others' guarantees."""
     return job.spec.preemptible is not Preemptibility.YES
 

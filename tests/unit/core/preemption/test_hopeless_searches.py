@@ -15,7 +15,7 @@ from carrel_scheduler.core.preemption.sequential import MANY, Search
 from carrel_scheduler.core.preemption.victim_order import OrderedVictims, who_may_give
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.situations import NOW, node, queue, running, state_of, training
 
 
@@ -85,7 +85,7 @@ def test_a_hopeless_reclaim_orders_no_victims(monkeypatch: pytest.MonkeyPatch) -
     asked: list[Cycle] = []
 
     def ordered(
-        cycle: Cycle, jobs: Iterable[Job], protected: Callable[[Job], bool]
+        cycle: Cycle, jobs: Iterable[JobInfo], protected: Callable[[JobInfo], bool]
     ) -> OrderedVictims:
         asked.append(cycle)
         return OrderedVictims(cycle, jobs, protected)

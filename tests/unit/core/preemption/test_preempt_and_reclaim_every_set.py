@@ -14,7 +14,7 @@ from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_REC
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, running, state_of, training, workspace
 
@@ -83,7 +83,7 @@ def lawful(state: State, gone: Sequence[str]) -> bool:
     return not others or (claim.may and legal(others))
 
 
-def is_covered(state: State, queue_usage: QueueUsage, victim: Job) -> bool:
+def is_covered(state: State, queue_usage: QueueUsage, victim: JobInfo) -> bool:
     """Whether work of another queue is kept for its priority, once what ``gone`` says has left.
 
     Without what is preemptible and lower, its queue holds no more than it keeps of every resource:

@@ -16,7 +16,7 @@ from carrel_scheduler.core.queues.headroom import Headroom
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.resources import NONE
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.engines.external import NO_NODE_EVER, NodeRequestNote
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
@@ -151,7 +151,7 @@ class NodeRequests:
             self._told[uid] = note
         return note
 
-    def _first_note(self, job: Job) -> NodeRequestNote:
+    def _first_note(self, job: JobInfo) -> NodeRequestNote:
         """The note on work that no node could hold, before its first planning."""
         if self._headroom is None or not self._headroom.is_of(self._state.queues):
             self._headroom = Headroom(self._state.queues)
@@ -224,11 +224,11 @@ class NodeRequests:
         found, self._changed = self._changed, []
         return found
 
-    def _waiting(self, uid: str) -> Job | None:
+    def _waiting(self, uid: str) -> JobInfo | None:
         job = self._state.jobs.by_uid.get(uid)
         return job if job is not None and job.fresh and job.shape.first_step else None
 
-    def _namespace(self, job: Job) -> str:
+    def _namespace(self, job: JobInfo) -> str:
         found = self._pods_of(job.uid, job.shape.first_step)
         return namespace_of(job.spec.project) if found is None else found[0]
 
@@ -270,12 +270,12 @@ class NodeRequests:
             self._withdrawn.add(meta.uid)
             yield EndRequest(meta.namespace, meta.name, meta.uid)
 
-    def _in_order(self, now: float) -> list[Job]:
+    def _in_order(self, now: float) -> list[JobInfo]:
         """Work that nodes are asked for already, then what may come, in the order of the queue."""
         open_ones = {uid for uid in self._requests if self._newest(uid) is not None}
         open_ones |= self._sent.keys()
         found = [job for uid in open_ones if (job := self._waiting(uid)) is not None]
-        fresh: list[Job] = []
+        fresh: list[JobInfo] = []
         for uid, one in self._candidates.items():
             ripe = now if one.never else one.since + self._settings.delay_s
             job = self._waiting(uid)
@@ -304,7 +304,7 @@ class NodeRequests:
         )
         return True
 
-    def _ask(self, job: Job) -> Iterator[RequestOrder]:
+    def _ask(self, job: JobInfo) -> Iterator[RequestOrder]:
         """The request that is open for a workload, or a new one. Raises ``NoNewNodes``."""
         uid, request = job.uid, self._newest(job.uid)
         now = self._looked[1]
@@ -347,11 +347,11 @@ def _whose(request: ProvisioningRequest) -> str:
     return uid if uid and name == request_name(uid, attempt_of(name)) else ""
 
 
-def _order(job: Job) -> tuple[int, float, str]:
+def _order(job: JobInfo) -> tuple[int, float, str]:
     return job.order
 
 
-def _amounts(job: Job) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]:
+def _amounts(job: JobInfo) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]:
     """The slot of its queue, what it starts with, and what of that is not preemptible."""
     first = job.shape.first
     return job.queue, first, NONE if job.spec.preemptible is Preemptibility.YES else first

@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.core.gangs import Growth
 from carrel_scheduler.core.requests import GPU_RESOURCE, HOST, IN_GROUP, Request
-from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.gpu_models import UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
@@ -44,7 +44,7 @@ class _One:
     labels: Mapping[str, str]
 
 
-def pod_sets(job: Job, pods: Sequence[Pod] | None, groups: NodeGroups) -> tuple[PodSet, ...]:
+def pod_sets(job: JobInfo, pods: Sequence[Pod] | None, groups: NodeGroups) -> tuple[PodSet, ...]:
     """The pods with which a waiting workload starts; equal ones share a set.
 
     Args:
@@ -65,7 +65,7 @@ def pod_sets(job: Job, pods: Sequence[Pod] | None, groups: NodeGroups) -> tuple[
     return _alike(made)
 
 
-def _together(job: Job, requests: list[Request]) -> list[Request]:
+def _together(job: JobInfo, requests: list[Request]) -> list[Request]:
     """The parts of one task that changes its number of GPUs are one pod."""
     gang = job.spec.gang
     if gang is None or gang.growth is not Growth.DOUBLE:
