@@ -75,7 +75,9 @@ class RuleTable:
         self.tree = Tree(np.array(self.parent, np.int64).reshape(-1))
         self.quotas: Counts = np.array(self.quota, np.int64).reshape(-1, 3)
         self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
-        self.delay = np.array([self._reservation_delay(path) for path in self.path], np.float64)
+        self.reservation_delay = np.array(
+            [self._reservation_delay(path) for path in self.path], np.float64
+        )
 
     def reservation_delay_s(self, default: float) -> npt.NDArray[np.float64]:
         """(Q,) the reservation delay of each queue; ``default`` where it is not set."""
