@@ -88,10 +88,11 @@ class ClusterService:
             raise AssertionError(f"{name} said {text!r}, it is {status}\n{log}") from None
 
     async def restart(self) -> None:
-        """SIGKILL the scheduler and start it again."""
+        """SIGKILL the scheduler and start it again; it leads at once, as others are fenced off."""
         await self.scheduler.kill()
         await self.scheduler.start()
         await self.ready()
+        assert "no policy that keeps former schedulers" not in self.scheduler.log.read_text()
 
     async def ready(self) -> None:
         """Wait until it answers: after a kill, once its predecessor's lease has lapsed."""

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.kube.resources import NAMESPACES, PODS, SECRETS
+from carrel_scheduler.kube.resources import LEASES, NAMESPACES, PODS, SECRETS
 from carrel_scheduler.workloads.namespaces import manifests
+from carrel_schema.names import EPOCH, LEASE
 from k8s import access
 from k8s.attacks import RBAC, WHO, binding, cluster, default_account, namespace, pod, somebody
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import MARKS, ApiUser, installed, kubectl, ours
+from k8s.ours import MARKS, ApiUser, installed, kubectl, ours, until
 
 __all__ = ["cluster", "installed", "kubectl", "ours"]
 
@@ -199,6 +200,28 @@ class TestTheSchedulersToken:
                 with pytest.raises(Refused) as refused:
                     installed.ask("POST", PODS.path(where, "any", kind), body, user=user)
                 assert refused.value.status != 404 or "denied" in refused.value.text
+
+    def test_a_dry_run_of_a_binding_tells_it_whether_former_ones_are_fenced_off(
+        self, installed: ControlPlane
+    ) -> None:
+        """In the namespace of its lease, also when nothing else of a pod may be changed there."""
+        path, user = PODS.path("carrel-system", "nobody", "binding"), WHO["scheduler"][0]
+        leases = LEASES.path("carrel-system")
+        spec = {"leaseTransitions": 7}
+        access.make(installed, leases, {"metadata": {"name": LEASE}, "spec": spec})
+        epoch = installed.get(f"{leases}/{LEASE}")["spec"]["leaseTransitions"]
+
+        def said(epoch: int) -> str:
+            body = {
+                "metadata": {"name": "nobody", "annotations": {EPOCH: str(epoch)}},
+                "target": {"kind": "Node", "name": "n"},
+            }
+            with pytest.raises(Refused) as refused:
+                installed.ask("POST", f"{path}?dryRun=All", body, user=user)
+            return refused.value.text
+
+        until(lambda: "not found" in said(epoch), "the policy hears of the lease")
+        assert "is not that of the scheduler that leads" in said(epoch - 1)
 
     def test_secrets_of_others_stay(self, scheduler: ApiUser, installed: ControlPlane) -> None:
         secret = {"metadata": {"name": "pull"}, "stringData": {"a": "b"}}
