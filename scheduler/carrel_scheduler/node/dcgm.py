@@ -2,7 +2,8 @@
 
 It names the pod that a device was given to, so its use counts as that pod's; pods that share a
 device all have the whole. Whose use it is remains unknown where it names nobody, as often with
-claims, or only the pod that holds a shared GPU. Of health it tells the last Xid only.
+claims, or only the pod that holds a shared GPU: then that of all work which may have the device. Of
+health it tells the last Xid only.
 """
 
 import urllib.request

@@ -215,7 +215,11 @@ class Cluster:
     def node_agents(self, enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
         """The agents of the DaemonSet, authenticated by their pods' tokens."""
         return ClusterNodeAgents(
-            NodeTokens(self._client), self.engine.workload_of, enqueue, self._instances
+            NodeTokens(self._client),
+            self.engine.workload_of,
+            self.engine.known_gpus,
+            enqueue,
+            self._instances,
         )
 
     def node_groups(self, _loop: Reconciler) -> ResourceNodeGroups:

@@ -1,7 +1,7 @@
 """Agents on the nodes of a cluster, as the API hears them: see ``api.dependencies.NodeAgents``."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ class ClusterNodeAgents:
     Args:
         tokens: knows the agents.
         workload_of: the workload whose pod this is, by the pod's uid or by namespace and name.
+        known_gpus: UUIDs of the GPUs of workloads on some nodes, by node and by workload.
         enqueue: takes events of the reconciler.
         instances: what agents are to make.
     """
@@ -29,11 +30,13 @@ class ClusterNodeAgents:
         self,
         tokens: NodeTokens,
         workload_of: Callable[[str], str | None],
+        known_gpus: Callable[[Container[str]], Mapping[str, Mapping[str, frozenset[str]]]],
         enqueue: Callable[[LoopEvent], None],
         instances: MigInstances,
     ) -> None:
         self._instances = instances
-        self._tokens, self._workload_of, self._enqueue = tokens, workload_of, enqueue
+        self._tokens, self._enqueue = tokens, enqueue
+        self._workload_of, self._known_gpus = workload_of, known_gpus
         self._waiting: dict[str, NodeReport] = {}
 
     async def node_of(self, token: str) -> str | None:
@@ -52,6 +55,13 @@ class ClusterNodeAgents:
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, {}
+        doubtful = {node for node, report in waiting.items() if not _is_attributed(report)}
+        known = self._known_gpus(doubtful) if doubtful else {}
         for node, report in waiting.items():
             use = tuple(gpu_use.named(one, self._workload_of) for one in report.use)
-            self._enqueue(NodeReported(node, msgspec.structs.replace(report, use=use)))
+            told = msgspec.structs.replace(report, use=use)
+            self._enqueue(NodeReported(node, told, known.get(node, {})))
+
+
+def _is_attributed(report: NodeReport) -> bool:
+    return all(one.attributed for one in report.use)

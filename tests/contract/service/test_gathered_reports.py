@@ -1,6 +1,7 @@
 """Reports of many nodes reach the reconciler together, with workloads in the place of pods."""
 
 import asyncio
+from collections.abc import Container, Mapping
 
 import pytest
 
@@ -23,8 +24,12 @@ async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
         if len(told) == 2:
             both.set()
 
+    def known_gpus(nodes: Container[str]) -> Mapping[str, Mapping[str, frozenset[str]]]:
+        gpus = {"w-1": frozenset({"GPU-0"})}
+        return {node: gpus for node in ("node-1", "node-2") if node in nodes}
+
     pods = {"pod-1": "w-1", "pod-2": "w-1", "pod-3": "w-2"}
-    agents = ClusterNodeAgents(tokens, pods.get, tell, instances)  # type: ignore[arg-type]
+    agents = ClusterNodeAgents(tokens, pods.get, known_gpus, tell, instances)  # type: ignore[arg-type]
     owners = tuple(
         OwnerUse(owner=pod, utilization=0.25, memory_used_mib=10)
         for pod in ("pod-1", "pod-2", "pod-3", "of somebody else")
@@ -32,7 +37,8 @@ async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
     use = DeviceUse(index=0, utilization=1.0, memory_used_mib=40, owners=owners)
     for driver in ("old", "new"):
         agents.take("node-1", NodeReport(driver=driver, devices=(), use=(use,)))
-    agents.take("node-2", NodeReport(driver="", devices=(), use=()))
+    doubtful = DeviceUse(index=0, utilization=1.0, memory_used_mib=40, attributed=False)
+    agents.take("node-2", NodeReport(driver="", devices=(), use=(doubtful,)))
     assert not told
     await asyncio.wait_for(both.wait(), 30.0)
     first, second = told
@@ -41,3 +47,5 @@ async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
         ("w-1", 0.5),
         ("w-2", 0.25),
     ]
+    known = {"w-1": frozenset({"GPU-0"})}
+    assert (first.known_gpus, second.known_gpus) == ({}, known), "only where that matters"

@@ -285,3 +285,19 @@ def test_a_pod_of_others_with_a_tasks_name_is_no_task() -> None:
     claims = Cluster().claims
     stranger: Pod = pod("x1", 1)
     assert not claims.asks(stranger)
+
+
+async def test_the_gpus_of_a_pods_claim_are_known_by_their_uuids() -> None:
+    """So another GPU of the node that works for nobody known is not this pod's."""
+    cluster = sharing()
+    devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
+    await begin(cluster, with_part("a1", 1000))
+    assert devices.uuids_of("uid-a1") == {"GPU-0"}
+    assert devices.uuids_of("uid-b1") == frozenset(), "it has no claim"
+
+
+async def test_gpus_are_not_known_whose_driver_does_not_say_their_uuids() -> None:
+    cluster, bound = Cluster(), list[str]()
+    await start(cluster, "a2", bound)
+    devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
+    assert devices.uuids_of("uid-a2") == frozenset()

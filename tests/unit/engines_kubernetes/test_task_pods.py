@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, RegistryLogin, TaskId, TaskSpec
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, PodResourceClaim, PodSpec
 from carrel_scheduler.engines.kubernetes.tasks import environment
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
-from carrel_scheduler.engines.kubernetes.tasks.task_pods import labels
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod, known_gpus, labels
 from carrel_schema import names
 from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
@@ -316,3 +317,23 @@ def test_an_instance_that_is_made_for_it_is_told_by_its_binding() -> None:
     assert [one for one in container_of(own)["env"] if one["name"] == "NVIDIA_VISIBLE_DEVICES"] == [
         one for one in container["env"] if one["name"] == "NVIDIA_VISIBLE_DEVICES"
     ]
+
+
+def bound(task: TaskId, uuids: str = "", **spec: Any) -> TaskPod:
+    annotations = {names.GPU_UUIDS: uuids} if uuids else {}
+    meta = ObjectMeta(uid=str(task), labels={names.TASK: str(task)}, annotations=annotations)
+    return TaskPod(meta, PodSpec(node_name="n1", **spec))
+
+
+def test_the_gpus_of_a_workload_are_known_where_those_of_all_its_pods_are() -> None:
+    by_claim = {str(TaskId("claims", 0, 0)): frozenset({"GPU-2"})}
+    pods = [
+        bound(TaskId("share", 0, 0), "GPU-0"),
+        bound(TaskId("share", 0, 1), "GPU-1"),
+        bound(TaskId("claims", 0, 0)),
+        bound(TaskId("partly", 0, 0), "GPU-0"),
+        bound(TaskId("partly", 0, 1)),
+        bound(TaskId("own-claims", 0, 0), "GPU-0", resource_claims=(PodResourceClaim(name="x"),)),
+    ]
+    found = known_gpus(pods, lambda uid: by_claim.get(uid, frozenset()))
+    assert found == {"n1": {"share": frozenset({"GPU-0", "GPU-1"}), "claims": frozenset({"GPU-2"})}}

@@ -1,5 +1,7 @@
 """Reports of agents on nodes of a cluster, where processes tell whose a GPU is."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
@@ -39,14 +41,16 @@ def use(index: int, *owners: tuple[str, float | None], attributed: bool = True) 
 
 
 async def report(
-    harness: SchedulerHarness, *found: DeviceUse, devices: tuple[Device, ...] = REAL
+    harness: SchedulerHarness,
+    *found: DeviceUse,
+    devices: tuple[Device, ...] = REAL,
+    known_gpus: Mapping[str, frozenset[str]] | None = None,
 ) -> None:
-    told = {one.index: one for one in found}
-    whole = tuple(told.get(index, use(index)) for index in range(len(devices)))
+    by_index = {one.index: one for one in found}
+    whole = tuple(by_index.get(index, use(index)) for index in range(len(devices)))
     links = (DeviceLink(0, 1, 0),)
-    harness.loop.enqueue(
-        NodeReported(NODE, NodeReport(driver="580", devices=devices, use=whole, links=links))
-    )
+    told = NodeReport(driver="580", devices=devices, use=whole, links=links)
+    harness.loop.enqueue(NodeReported(NODE, told, known_gpus or {}))
     await harness.settle()
 
 
@@ -97,6 +101,43 @@ async def test_doubt_stops_nothing_on_a_cluster(cluster: SchedulerHarness, doubt
                 told = NodeReport(driver="", devices=REAL, use=(use(0, (uid, 0.0)),))
                 cluster.loop.enqueue(NodeReported("another", told))
                 await cluster.settle()
+    assert await cluster.phase(uid) == "running"
+
+
+@pytest.mark.parametrize(
+    ("idle_on", "known", "phase"),
+    [
+        pytest.param({0}, "", "stopping", id="named on as many GPUs as it has"),
+        pytest.param(set(), "GPU-1", "stopping", id="it is known to have another"),
+        pytest.param(set(), "", "running", id="it may have any"),
+        pytest.param(set(), "GPU-3", "running", id="it has that one"),
+        pytest.param(set(), "MIG-1", "running", id="nobody knows where that is"),
+    ],
+)
+async def test_a_gpu_with_an_unknown_user_leaves_only_those_in_doubt_who_may_have_it(
+    cluster: SchedulerHarness, idle_on: set[int], known: str, phase: str
+) -> None:
+    """GPU 3 is busy, and nobody knows for whom."""
+    await cluster.project("vision", 4, training=TrainingLimits(idle_gpu_seconds=120.0))
+    uid = await cluster.submit("vision", "train")
+    await cluster.runs(uid)
+    own = [use(index, (uid, 0.0)) for index in idle_on]
+    known_gpus = {uid: frozenset({known})} if known else {}
+    for _ in range(5):
+        await report(cluster, *own, use(3, attributed=False), known_gpus=known_gpus)
+        await cluster.wait(30.0)
+    assert await cluster.phase(uid) == phase
+
+
+async def test_work_that_is_named_on_fewer_gpus_than_it_has_may_have_any_other(
+    cluster: SchedulerHarness,
+) -> None:
+    await cluster.project("vision", 4, training=TrainingLimits(idle_gpu_seconds=120.0))
+    uid = await cluster.submit("vision", "train", gpus=2)
+    await cluster.runs(uid)
+    for _ in range(5):
+        await report(cluster, use(0, (uid, 0.0)), use(3, attributed=False))
+        await cluster.wait(30.0)
     assert await cluster.phase(uid) == "running"
 
 

@@ -35,7 +35,7 @@ from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.device_records import DeviceRecords, moved_places, with_lost
 from carrel_scheduler.workloads.nodes.health import Cordons
-from carrel_scheduler.workloads.nodes.reported import places_of
+from carrel_scheduler.workloads.nodes.reported import devices_of, places_of, uuids_at_places
 from carrel_scheduler.workloads.state import failure_reasons, gpu_use
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
@@ -209,10 +209,11 @@ def take_report(
     report: NodeReport,
     withheld: WithheldDevices,
     here: Collection[CachedWorkload],
+    known_gpus: Mapping[str, frozenset[str]],
 ) -> None:
     """Take in what the agent of a node of a cluster reports, with workloads as owners.
 
-    ``here`` is the work that holds places on the node.
+    ``here`` is the work that holds places on the node, ``known_gpus`` the UUIDs of what it has.
     """
     name, cache = node.facts.name, changes.cache
     owners = {one.index: {own.owner for own in one.owners} for one in report.use}
@@ -238,9 +239,11 @@ def take_report(
     by_index = {one.index: one for one in use}
     node.take_use(by_index, changes.now)
     account, where = cache.gpu_account, place_of(changes.state, name)
+    places_by_uuid = uuids_at_places(node.reported)
     for entry in here:
+        has = devices_of(known_gpus.get(entry.uid, frozenset()), places_by_uuid)
         gpu_use.take_readings(
-            entry, name, by_index, changes.now, account, counted=True, where=where
+            entry, name, by_index, changes.now, account, counted=True, has=has, where=where
         )
     sick = withheld.check(name, node.reported.values(), changes.state)
     for index, conditions in sick.items():

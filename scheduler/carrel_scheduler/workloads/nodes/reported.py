@@ -47,3 +47,17 @@ def places_of(
         found[device.index] = last if last in open_places else rest
         open_places.discard(found[device.index])
     return found
+
+
+def uuids_at_places(reported: Mapping[int, Device]) -> dict[str, int]:
+    """The place of each device, by its UUID and by those of its MIG instances."""
+    found = {device.uuid: place for place, device in reported.items()}
+    for place, device in reported.items():
+        found |= dict.fromkeys((one.uuid for one in device.instances), place)
+    return found
+
+
+def devices_of(uuids: Collection[str], places: Mapping[str, int]) -> frozenset[int]:
+    """The places of the devices that a workload is known to have; empty if one is not known."""
+    found = [places.get(uuid) for uuid in uuids]
+    return frozenset() if None in found else frozenset(one for one in found if one is not None)

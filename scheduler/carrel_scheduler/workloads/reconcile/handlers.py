@@ -262,11 +262,11 @@ class EventHandlers:
                 devices.observe(changes, self.nodes, facts, use, self._withheld, self.known_devices)
                 self._gpu_memory.look(changes, facts, use, changes.cache.holding)
                 self._devices_read(changes, tuple(self._cache.holding))
-            case NodeReported(name, report):
+            case NodeReported(name, report, known_gpus):
                 node = self.nodes.get(name)
                 if node is not None:  # else it has left the cluster
                     here = self._on_nodes(changes).get(name, ())
-                    devices.take_report(changes, node, report, self._withheld, here)
+                    devices.take_report(changes, node, report, self._withheld, here, known_gpus)
                     self._gpu_memory.look(changes, node.seen_facts(), node.use.values(), here)
                     self._devices_read(changes, here)
             case CordonEnded(name, index):

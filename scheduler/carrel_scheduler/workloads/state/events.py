@@ -5,7 +5,7 @@ Every listener of the stream has a bounded queue; a slow one loses its stream.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
@@ -83,10 +83,16 @@ class DevicesSampled:
 
 @dataclass(frozen=True, slots=True)
 class NodeReported:
-    """The agent of a node of a cluster looked at its devices; owners are workloads."""
+    """The agent of a node of a cluster looked at its devices; owners are workloads.
+
+    Attributes:
+        known_gpus: UUIDs of all GPUs, or of the MIG instances, that a workload has on the node, by
+            workload, where they are known. Nothing is said where the use of all GPUs is attributed.
+    """
 
     node: str
     report: NodeReport
+    known_gpus: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

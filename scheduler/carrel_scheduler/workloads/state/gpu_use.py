@@ -6,7 +6,8 @@ only while every node on which it holds GPUs has a fresh reading that says so.
 
 On one machine the devices of a workload are known, and so is their use; of a device that several
 share, each is told its own processes' part. On a cluster only the processes say which GPUs are a
-workload's.
+workload's. A GPU whose use cannot be attributed there makes that of all work unknown that may have
+it: all work of the node but for what is known to have other GPUs.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -69,12 +70,14 @@ def take_readings(
     account: GpuAccount,
     *,
     counted: bool = False,
+    has: Collection[int] = (),
     where: tuple[str, str] = ("", ""),
 ) -> None:
     """A look at a node: note what the GPUs that the workload holds there do.
 
-    ``use`` is by device index; where devices are only ``counted``, processes tell whose they are.
-    ``where`` is the node's GPU type and its group.
+    ``use`` is by device index; where devices are only ``counted``, processes tell whose they are,
+    and ``has`` which ones the workload was given, if that is known. ``where`` is the node's GPU
+    type and its group.
     """
     places = [place for place in entry.places.values() if place.node == node]
     if not places or not holds_gpus(entry):
@@ -82,7 +85,10 @@ def take_readings(
     if unknown(entry, now):
         entry.gpu_active_at = now
     devices = [device for place in places for device in place.devices]
-    found = _of_processes(entry.uid, use.values()) if counted else _of_devices(entry, devices, use)
+    if counted:
+        found = _of_processes(entry.uid, use, has, held=len(set(devices)))
+    else:
+        found = _of_devices(entry, devices, use)
     works = [one.utilization for one in found]
     known = [work for work in works if work is not None]
     busy = any(work > ACTIVE_UTILIZATION for work in known)
@@ -126,10 +132,26 @@ def _part(uid: str, use: DeviceUse | None) -> OwnerUse:
     return OwnerUse(owner=uid, utilization=use.utilization, memory_used_mib=use.memory_used_mib)
 
 
-def _of_processes(uid: str, use: Collection[DeviceUse]) -> list[OwnerUse]:
-    """The use by the workload's processes on any device; unknown if some process has no owner."""
-    found = [one for device in use for one in device.owners if one.owner == uid]
-    if not use or any(not device.attributed for device in use):
+def _of_processes(
+    uid: str, use: Mapping[int, DeviceUse], has: Collection[int], held: int
+) -> list[OwnerUse]:
+    """The use by the workload's processes; unknown if others without an owner may be its own.
+
+    Args:
+        uid: of the workload.
+        use: of all devices of the node.
+        has: the devices that it was given; empty: not known.
+        held: how many it was given; 0: only a part of one that has a name of its own.
+    """
+    found, seen_on = list[OwnerUse](), set[int]()
+    for index, device in use.items():
+        own = [one for one in device.owners if one.owner == uid]
+        found += own
+        if own:
+            seen_on.add(index)
+    if not has:
+        has = seen_on if 0 < held <= len(seen_on) else use
+    if not use or any(index not in use or not use[index].attributed for index in has):
         found.append(OwnerUse(owner=uid, utilization=None, memory_used_mib=0))
     return found
 

@@ -88,6 +88,10 @@ class TaskDevices:
             return True
         return not task_pods.has_share(task) and self._claims.serves_tasks(task.node)
 
+    def uuids_of(self, pod: str) -> frozenset[str]:
+        """UUIDs of the GPUs that a pod has by its claim, by the pod's uid; empty if not known."""
+        return self._claims.gpu_uuids(pod)
+
     @asynccontextmanager
     async def given(self, task: TaskSpec, pod: ObjectMeta) -> AsyncIterator[Mapping[str, str]]:
         """Give a pod its GPUs, and take them back if it is not bound after all.

@@ -11,7 +11,7 @@ the log away with the pod.
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from carrel_scheduler.engines.contract import (
@@ -26,6 +26,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
+from carrel_scheduler.engines.kubernetes.tasks import task_pods
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.logs import read_log
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
@@ -161,6 +162,14 @@ class KubernetesEngine:
         """The workload of a pod, by the pod's uid or by ``namespace/name``."""
         task = self._records.task_of(pod)
         return None if task is None else task.workload_uid
+
+    def known_gpus(self, nodes: Container[str]) -> Mapping[str, Mapping[str, frozenset[str]]]:
+        """UUIDs of the GPUs that workloads have on these nodes, by node and by workload.
+
+        A workload is left out whose GPUs are not known, as where a device plugin gives them.
+        """
+        by_claim = self._devices.uuids_of if self._devices else (lambda _: frozenset[str]())
+        return task_pods.known_gpus(self._records.pods_on(nodes), by_claim)
 
     async def start(self, task: TaskSpec) -> None:
         """Start once."""

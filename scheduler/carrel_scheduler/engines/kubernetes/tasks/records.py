@@ -6,7 +6,7 @@ task yet: a start that was interrupted there is done again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
 
@@ -187,6 +187,12 @@ class Records:
     def statuses(self) -> list[TaskStatus]:
         """The statuses of all tasks."""
         return [record.status for record in self._records.values()]
+
+    def pods_on(self, nodes: Container[str]) -> Iterator[TaskPod]:
+        """The pods of tasks that have not ended on these nodes."""
+        for record in self._records.values():
+            if record.pod.spec.node_name in nodes and record.status.phase is not TaskPhase.ENDED:
+                yield record.pod
 
     def drop(self, task: TaskId) -> None:
         """Remove a task."""

@@ -4,11 +4,13 @@ Names are made from the task alone, so that every scheduler finds the same pod.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.types import ContainerState, Pod
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import visible_of
 from carrel_scheduler.engines.kubernetes.tasks.settings import CONTAINER, FINALIZER
 from carrel_schema import names
 from carrel_schema.names import LONGEST_LABEL, label
@@ -105,6 +107,36 @@ class TaskPod(Pod, frozen=True):
             if end is None or end.exit_code:
                 return one.state
         return ContainerState()
+
+
+def known_gpus(
+    pods: Iterable[TaskPod], by_claim: Callable[[str], frozenset[str]]
+) -> dict[str, dict[str, frozenset[str]]]:
+    """UUIDs of the GPUs, or of the MIG instances, that workloads have, by node and by workload.
+
+    A workload is left out on a node where those of one of its pods are not known.
+
+    Args:
+        pods: that have not ended.
+        by_claim: UUIDs of the GPUs that the claim of a pod has, by the pod's uid; empty: unknown.
+    """
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    unknown: set[tuple[str, str]] = set()
+    for pod in pods:
+        if pod.task is None:
+            continue
+        node, uid = pod.spec.node_name, pod.task.workload_uid
+        # Whoever has claims of their own may have any device by them.
+        uuids = frozenset[str]()
+        if not pod.spec.resource_claims:
+            uuids = visible_of(pod) or by_claim(pod.metadata.uid)
+        on_node = found.setdefault(node, {})
+        on_node[uid] = on_node.get(uid, frozenset()) | uuids
+        if not uuids:
+            unknown.add((node, uid))
+    for node, uid in unknown:
+        del found[node][uid]
+    return found
 
 
 def moment(time: datetime | None) -> float:

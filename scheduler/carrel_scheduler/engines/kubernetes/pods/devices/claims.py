@@ -93,6 +93,16 @@ class DeviceClaims(KnownDevices):
             return True
         return self._special_of(pod) is not None
 
+    def gpu_uuids(self, pod: str) -> frozenset[str]:
+        """UUIDs of the GPUs in the claim that was made for a pod, by its uid.
+
+        Empty where there is no such claim, or where the driver does not say one of them.
+        """
+        claim = self._claims.get(self._special.get(pod, ("", "")))
+        given = () if claim is None else allocated_to(claim)
+        found = {self.inventory.uuid_of(one.id) for one in given if self.inventory.is_gpu(one.id)}
+        return frozenset() if "" in found else frozenset(found)
+
     def _special_of(self, pod: Pod) -> ExtendedClaim | None:
         """The claim for what a pod asks for by name; a task's GPUs are those of the task class."""
         if not (self.task_class or self.mig_class) or TASK not in pod.metadata.labels:

@@ -30,6 +30,8 @@ GPU_DRIVERS: Final = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com")
 """Drivers whose devices are GPUs, unless the installation names others."""
 PROFILE: Final = "profile"
 """Attribute of devices that are MIG instances."""
+UUID: Final = "uuid"
+"""Attribute of devices of NVIDIA's driver, by which programs and the limiter know them."""
 DeviceId = tuple[str, str, str]
 """Driver, pool and name."""
 _PoolId = tuple[str, str]
@@ -76,6 +78,12 @@ class NodeDevice:
         attribute = self.device.attributes.get(PROFILE)
         found = "" if attribute is None else attribute.string or ""
         return found if is_profile(found) else ""
+
+    @property
+    def uuid(self) -> str:
+        """The UUID by which programs know it; empty where its driver does not say it."""
+        attribute = self.device.attributes.get(UUID)
+        return "" if attribute is None else attribute.string or ""
 
     @property
     def closed(self) -> bool:
@@ -159,6 +167,11 @@ class Inventory:
         """The node of a device; empty for an unknown one."""
         found = self._by_id.get(device)
         return "" if found is None else found.node
+
+    def uuid_of(self, device: DeviceId) -> str:
+        """The UUID by which programs know a device; empty where its driver does not say it."""
+        found = self._by_id.get(device)
+        return "" if found is None else found.uuid
 
     def is_gpu(self, device: DeviceId) -> bool:
         """Whether a device is a GPU, or a part of one."""

@@ -28,7 +28,6 @@ from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import (
     MEMORY,
     devices_at,
     request_of,
-    uuid_of,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     CapacityRequests,
@@ -97,7 +96,7 @@ def decide_places(
         special=special,
     )
     memory = min(dict(one.consumed).get(MEMORY, 0) for one in given)
-    return PlacedGpus(order, tuple(map(uuid_of, found)), memory)
+    return PlacedGpus(order, tuple(one.uuid for one in found), memory)
 
 
 def _matched(places: Sequence[int], found: Sequence[NodeDevice], asked: Asked) -> Match:

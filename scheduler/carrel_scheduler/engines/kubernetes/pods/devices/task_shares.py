@@ -29,8 +29,6 @@ from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
 
 MEMORY: Final = "memory"
-UUID: Final = "uuid"
-"""Attribute of devices of NVIDIA's driver, by which the limiter of memory knows them."""
 _PLACE: Final = "place-"
 _MOST_DIGITS: Final = 4
 _LOSS: Final = 100
@@ -90,17 +88,11 @@ class SharingTerms:
 def terms_of(gpus: Sequence[NodeDevice]) -> SharingTerms | None:
     """The terms of the GPUs of a node; ``None`` where tasks get no parts of them."""
     terms = {tuple(sorted(one.consumables.items())) for one in gpus}
-    if len(terms) != 1 or not all(map(uuid_of, gpus)):
+    if len(terms) != 1 or not all(one.uuid for one in gpus):
         return None
     found = terms.pop()
     memory = dict(found).get(MEMORY)
     return SharingTerms(found) if memory is not None and memory.total >= MIB * NANO else None
-
-
-def uuid_of(gpu: NodeDevice) -> str:
-    """The UUID by which programs know a GPU; empty where its driver does not say it."""
-    attribute = gpu.device.attributes.get(UUID)
-    return "" if attribute is None else attribute.string or ""
 
 
 def request_of(place: int) -> str:
