@@ -117,8 +117,17 @@ def test_larger_than_any_node_could_be() -> None:
 
 
 def test_out_of_service_is_not_never() -> None:
+    """The other node is open, but too small to be of any use."""
     found = reasons(
         node("n1", 2, schedulable=False), node("n2", 1), queue("a", 9), training("x", "a", 2)
+    )
+    assert (found["x"].cls, found["x"].token) == (NOT_NOW, Token.NODES_CLOSED)
+    assert found["x"].nodes == ("n1",)
+
+
+def test_what_an_open_node_lacks_by_broken_gpus_is_said_of_gpus() -> None:
+    found = reasons(
+        node("n1", 2, broken_devices=frozenset({0})), queue("a", 9), training("x", "a", 2)
     )
     assert (found["x"].cls, found["x"].token) == (NOT_NOW, Token.NO_NODE_FITS)
     assert (found["x"].requested, found["x"].bound) == (2000, 1000)

@@ -253,7 +253,7 @@ GOLDEN = [
     ),
     (
         Reason(NOT_NOW, Token.NODES_CLOSED, nodes=("n1",)),
-        "`n1` is the only one it may use and takes no new work.",
+        "`n1` is the only one that could hold it and takes no new work.",
         "It starts when they are back in service; asking less of nodes may help.",
     ),
     (

@@ -251,6 +251,34 @@ async def test_a_share_that_no_node_gives_is_the_smallest_instance_that_holds_it
     assert harness.engine.specs[task].mig_profile == profile
 
 
+def cordoned(node: Node) -> Node:
+    return msgspec.convert(msgspec.to_builtins(node) | {"spec": {"unschedulable": True}}, Node)
+
+
+@pytest.mark.parametrize("instances", [divided(), by_hand(one=4, two=2)], ids=["made", "by hand"])
+async def test_a_share_waits_for_a_cordoned_node_that_shares_gpus_and_is_told_of_instances(
+    harness: SchedulerHarness, instances: Node
+) -> None:
+    """What it becomes at submission depends on the nodes that there are, in service or not."""
+    plain = cordoned(divided("", 1, "plain"))
+    harness.facts = facts_of(plain, node_set(plain))
+    await harness.recover()
+    await see(harness, plain, instances)
+    await harness.project("vision", 6)
+    live = LiveState(harness.loop, fitting.on_cluster(lambda _: None))
+    job = work(resources=Resources(gpu_milli=250))
+    admit(job, live)
+    assert not job.spec.resources.mig_profile
+    uid = await harness.submit("vision", "job", resources=job.spec.resources)
+    waits = (await harness.stored(uid)).status.reason
+    assert waits is not None
+    assert waits.sentence == (
+        "`plain` is the only one that could hold it and takes no new work. "
+        f"GPUs of `{instances.metadata.name}` are divided into MIG instances: "
+        "ask for the MIG profile `2g.20gb` to get one."
+    )
+
+
 @pytest.mark.parametrize("milli", [300, 1000])
 async def test_what_no_instance_holds_is_refused_with_what_there_is(
     harness: SchedulerHarness, milli: int

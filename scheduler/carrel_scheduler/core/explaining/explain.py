@@ -208,11 +208,11 @@ class Explainer:
         return self._of_nodes[key]
 
     def _closed(self, question: Question) -> Reason | None:
-        """``NODES_CLOSED`` where all nodes that satisfy the conditions are cordoned or draining."""
+        """``NODES_CLOSED`` where all nodes that could hold one of them are cordoned or draining."""
         names = self._cycle.state.nodes.names
         for cls in question.needs:
-            ever = self._views.parts(CapacityView.WHOLE, cls).mask
-            if ever.any() and not self._views.parts(CapacityView.EMPTY, cls).mask.any():
+            ever = self._views.parts(CapacityView.WHOLE, cls).counts() > 0
+            if ever.any() and not (ever & self._views.parts(CapacityView.EMPTY, cls).mask).any():
                 closed = sorted(names[slot] for slot in ever.nonzero()[0].tolist())
                 told = tuple(closed[:MANY])
                 return Reason(ReasonClass.NOT_NOW, Token.NODES_CLOSED, nodes=told)

@@ -20,6 +20,8 @@ from carrel_scheduler.core.resources import MILLI
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
 
+OF_NODES = (Token.NO_ELIGIBLE_NODE, Token.NODES_CLOSED)
+"""Reasons that are about nodes, whatever is asked of them."""
 MANY = 5
 """The most nodes that are named."""
 
@@ -32,7 +34,7 @@ def with_instances(state: "Columns", classes: Iterable[int], reason: Reason) -> 
         classes: of the tasks that it is about.
         reason: why they wait.
     """
-    if reason.resource != "gpu" and reason.token is not Token.NO_ELIGIBLE_NODE:
+    if reason.resource != "gpu" and reason.token not in OF_NODES:
         return reason
     for cls in classes:
         mask = _divided_for(state, cls)

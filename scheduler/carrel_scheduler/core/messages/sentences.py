@@ -143,7 +143,7 @@ def _no_eligible_node(reason: Reason, _reader: Reader) -> str:
 def _nodes_closed(reason: Reason, _reader: Reader) -> str:
     if not reason.nodes:
         return "The nodes it may use take no new work."
-    are = "is the only one it may use and takes" if len(reason.nodes) == 1 else "take"
+    are = "is the only one that could hold it and takes" if len(reason.nodes) == 1 else "take"
     return f"{join([f'`{node}`' for node in reason.nodes])} {are} no new work."
 
 
