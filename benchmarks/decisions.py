@@ -8,13 +8,14 @@ processor's time, which is what a decision costs when other work shares the mach
 import argparse
 from collections.abc import Callable
 
-from benchmarks.decision_cases import cycle, hard_no, loaded, others, reclaim, speculate
+from benchmarks.decision_cases import cycle, hard_no, improve, loaded, others, reclaim, speculate
 from benchmarks.report import Figure, show
 
 CASES: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "reclaim": lambda args: reclaim.run(args.nodes, args.repeats),
     "hard-no": lambda args: hard_no.run(args.nodes, args.repeats),
     "cycle": lambda args: cycle.run(args.nodes, args.pods, args.repeats, args.warm_up),
+    "improve": lambda args: improve.run(args.nodes, args.pods, args.repeats, args.warm_up),
     "consolidate": lambda args: others.consolidate(args.nodes, args.repeats),
     "elastic": lambda args: others.elastic(args.nodes, args.repeats),
     "topology": lambda args: others.topology(args.nodes, args.repeats),
@@ -25,6 +26,7 @@ TITLES = {
     "reclaim": "A gang of N/2 whole nodes takes back N nodes of borrowed GPUs, one decision",
     "hard-no": "The same gang where no legal set of victims suffices",
     "cycle": "Full cycles in the steady state, 100 happenings between two",
+    "improve": "A tenth of the running jobs would move to a better type of GPU, full cycles",
     "consolidate": "Work moves together so that gangs find room, one decision",
     "elastic": "Elastic trainings grow into idle room, one decision",
     "topology": "A gang that has to stay together, one decision",
@@ -38,17 +40,18 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks.decisions", description=__doc__)
     commands = top.add_subparsers(dest="case", required=True)
     sizes = {"reclaim": [100, 500, 1000, 10_000], "hard-no": [100, 1000]}
-    repeats = {"cycle": 300, "hard-no": 100, "speculate": 200, "load": 3}
+    repeats = {"cycle": 300, "hard-no": 100, "speculate": 200, "load": 3, "improve": 100}
+    large = ("cycle", "speculate", "load")
     for name, title in TITLES.items():
         one = commands.add_parser(name, help=title)
         if name in sizes:
             one.add_argument("--nodes", type=int, nargs="+", default=sizes[name])
         else:
-            large = name in ("cycle", "speculate", "load")
-            one.add_argument("--nodes", type=int, default=4000 if large else 1000)
-        if name in ("cycle", "speculate", "load"):
-            one.add_argument("--pods", type=int, default=140_000, help="tasks that run")
-        if name == "cycle":
+            one.add_argument("--nodes", type=int, default=4000 if name in large else 1000)
+        if name in (*large, "improve"):
+            tasks = 140_000 if name in large else 35_000
+            one.add_argument("--pods", type=int, default=tasks, help="tasks that run")
+        if name in ("cycle", "improve"):
             one.add_argument("--warm-up", type=int, default=30, help="cycles that do not count")
         one.add_argument("--repeats", type=int, default=repeats.get(name, 15))
         one.add_argument("--json", action="store_true", help="end with a line for machines")

@@ -53,6 +53,7 @@ def commands(traces: Path) -> dict[str, list[str]]:
         "reclaim": [decisions, "reclaim", "--nodes", "100", "500", "1000", "10000"],
         "hard-no": [decisions, "hard-no", "--nodes", "100", "1000", "10000"],
         **cycles,
+        "improve": [decisions, "improve"],
         "consolidate": [decisions, "consolidate"],
         "elastic": [decisions, "elastic"],
         "topology": [decisions, "topology"],

@@ -6,9 +6,10 @@ and what the last plan brought about, deciding, and making the plan into objects
 
 import random
 from collections import deque
+from collections.abc import Collection
 
 from benchmarks.decision_cases import steady
-from benchmarks.decision_cases.loading import load
+from benchmarks.decision_cases.loading import Listing, load
 from benchmarks.decision_cases.timing import Times, collecting_rarely, percentile
 from benchmarks.report import Figure, median
 from carrel_scheduler.core.decide import decide
@@ -33,15 +34,21 @@ GRACE_CYCLES = 5
 
 
 class Cluster:
-    """A cluster that lives: jobs end and come, plans are carried out, stops take five cycles."""
+    """A cluster that lives: jobs end and come, plans are carried out, stops take five cycles.
 
-    def __init__(self, nodes: int, tasks: int, seed: int = 1) -> None:
+    Args:
+        listing: what there is at first.
+        seed: of what happens then.
+        lasting: uids of running jobs that do not end.
+    """
+
+    def __init__(self, listing: Listing, seed: int = 1, lasting: Collection[str] = ()) -> None:
         self.state = State()
-        load(self.state, steady.listing(nodes, tasks, seed))
+        load(self.state, listing)
         self.now = steady.NOW
         self._rng = random.Random(seed + 2)
         self._arrivals = steady.Arrivals(seed, "comes")
-        self._running = sorted(self.state.holding)
+        self._running = sorted(self.state.holding.keys() - set(lasting))
         self._stopping: deque[tuple[int, str, tuple[int, ...]]] = deque()
         self._stops: set[str] = set()
         self._cycles = 0
@@ -101,7 +108,7 @@ class Cluster:
 
 def run(nodes: int, tasks: int, cycles: int, warm_up: int) -> list[Figure]:
     """The figures of one size."""
-    cluster = Cluster(nodes, tasks)
+    cluster = Cluster(steady.listing(nodes, tasks))
     total, events, deciding = Times(), Times(), Times()
     pending: list[Event] = []
     with collecting_rarely():

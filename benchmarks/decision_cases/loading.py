@@ -236,6 +236,8 @@ class _Places:
             job.rows[0] = row
             job.started = place.at
             state.holding[place.uid] = job
+            if job.spec.moves_to_preferred:
+                state.improvable[place.uid] = job
         state.jobs.since[slot] = np.maximum([place.at for place in self._places], NEVER_SAVED)
         state.jobs.gpu[slot] = self._share * self._size + self._counted
         state.jobs.placed[slot] = 1

@@ -25,7 +25,7 @@ Question = tuple[WorkloadQueued, float]
 
 def run(nodes: int, tasks: int, repeats: int) -> list[Figure]:
     """The figures of one size."""
-    cluster = Cluster(nodes, tasks)
+    cluster = Cluster(steady.listing(nodes, tasks))
     _settle(cluster)
     label = f"{nodes:,} nodes, {tasks:,} tasks, one what-if"
     rows = _figures(label, cluster, repeats, GOAL_MS)

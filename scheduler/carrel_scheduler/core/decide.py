@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from carrel_scheduler.core.actions.allocate import allocate
-from carrel_scheduler.core.actions.evictions import drain, evict_stale, improve
+from carrel_scheduler.core.actions.evictions import drain, evict_stale
+from carrel_scheduler.core.actions.improve import improve
 from carrel_scheduler.core.actions.reservations import replace_reserved, reserve, start_reserved
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import performance_page, static_quota
-from benchmarks.decision_cases import borrowed, hard_no, rearranged, steady
+from benchmarks.decision_cases import borrowed, hard_no, improve, rearranged, steady
 from benchmarks.decision_cases.cycle import Cluster
 from benchmarks.decision_cases.loading import Listing, load
 from benchmarks.decision_cases.timing import Times, figures, percentile
@@ -17,7 +17,9 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Find, OfferResult, unless_failed_before
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
+from carrel_scheduler.core.invariants.columns import indexes_equal_recount
 from carrel_scheduler.core.preemption import preemptors
+from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import JobInfo
 
@@ -117,6 +119,22 @@ def test_the_steady_state_is_what_it_says() -> None:
     assert len({job.request for job in listing.workloads[1400:]}) == steady.CLASSES
 
 
+def test_a_tenth_would_move_to_a_type_of_which_nothing_is_free() -> None:
+    listing, lasting = improve.full_type(40, 1400)
+    cluster = Cluster(listing, lasting=lasting)
+    assert len(cluster.state.improvable) == 140
+    assert indexes_equal_recount(cluster.state) == []
+    for event in cluster.happenings():
+        cluster.state.apply(event)
+    plan = decide(cluster.state, cluster.now)
+    assert plan.bindings
+    assert not [one for one in plan.evictions if one.reason.token is Token.IMPROVED]
+    full = [node.name for node in listing.nodes if node.name.startswith("full")]
+    slots = [cluster.state.nodes.slots[name] for name in full]
+    assert len(slots) == 4
+    assert not cluster.state.nodes.free.devices[:, slots].any()
+
+
 def test_the_page_tells_goals_and_growth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"figure": "100 nodes, tight budgets: processor time", "value": 1.5, "unit": "ms",
@@ -148,7 +166,7 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A search has fixed costs, so a small cluster affords hardly more of them than a large one."""
-    cluster, pending, tried = Cluster(nodes=100, tasks=3500), list[Event](), 0
+    cluster, pending, tried = Cluster(steady.listing(100, 3500)), list[Event](), 0
     searches: list[OfferResult] = []
 
     def counted(

@@ -86,3 +86,101 @@ def test_one_moves_in_each_decision_the_first_of_the_queue_first() -> None:
     late, early = wishing("late", created_at=2.0), wishing("early", created_at=1.0)
     placed = (*running(late, "old", 0), *running(early, "old", 1))
     assert moves(decided(*placed)) == {"early": {"new"}}
+
+
+THREE = NodeConstraint(
+    labels=(("gpu", frozenset({"h100", "a100", "t4"})),),
+    preferred=(("gpu", frozenset({"h100"})), ("gpu", frozenset({"h100", "a100"}))),
+)
+
+
+@pytest.mark.parametrize("large", [0, 1])
+def test_of_three_choices_the_best_that_is_free_is_taken(large: int) -> None:
+    state = state_of(
+        node("third", 1, labels=(("gpu", "t4"),)),
+        node("second", 1, labels=SMALL),
+        node("first", large, labels=LARGE),
+        queue("a", 8),
+        *running(wishing("x", where=THREE), "third", 0),
+    )
+    plan = decide(state, NOW)
+    assert check_plan(state, plan, NOW) == []
+    assert moves(plan) == {"x": {"first" if large else "second"}}
+
+
+@pytest.mark.parametrize(("cpu", "moved"), [(1, {}), (2, {"x": {"new"}})])
+def test_a_free_gpu_without_the_rest_that_is_asked_for_is_no_better_place(
+    cpu: int, moved: dict[str, set[str]]
+) -> None:
+    half = asking(0.5, cpu=2, where=PREFERS)
+    placed = TaskPlaced("x", 0, "old", (0,), 1.0)
+    state = state_of(
+        node("old", 1, labels=SMALL),
+        node("new", 1, cpu=cpu, labels=LARGE),
+        queue("a", 8),
+        training("x", "a", request=half, moves_to_preferred=True),
+        placed,
+    )
+    assert moves(decide(state, NOW)) == moved
+
+
+MIXED = (("gpu", "a100 + h100"),)
+TYPES = ("a100", "h100", "a100", "h100")
+EITHER = NodeConstraint(
+    labels=(("gpu", frozenset({"a100 + h100", "a100"})),),
+    preferred=(("gpu", frozenset({"a100 + h100"})),),
+    device_types=(frozenset({"h100"}), frozenset({"a100"})),
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "own", "others", "devices"),
+    [
+        (1, (0,), (), {1}),
+        (1, (0,), (1, 3), None),
+        (1, (1,), (), None),
+        (2, (0, 2), (), {1, 3}),
+        (2, (0, 2), (3,), None),
+        (2, (0, 1), (3,), None),
+        (2, (0, 1), (), {1, 3}),
+        (0.5, (0,), (1,), {3}),
+    ],
+)
+def test_between_unlike_gpus_of_one_node(
+    gpus: float, own: tuple[int, ...], others: tuple[int, ...], devices: set[int] | None
+) -> None:
+    """GPUs 1 and 3 are better; of its own it can keep what it has."""
+    moving = wishing("x", request=asking(gpus, where=EITHER))
+    events = [*running(moving, "n", *own)]
+    for number, device in enumerate(others):
+        events += running(training(f"y{number}", "b", 1), "n", device)
+    nodes = node("n", 4, labels=MIXED, types=TYPES)
+    state = state_of(nodes, queue("a", 8), queue("b", 8), *events)
+    plan = decide(state, NOW)
+    assert check_plan(state, plan, NOW) == []
+    held = [set(place[1]) for one in plan.nominations for place in one.places]
+    assert held == ([] if devices is None else [devices])
+    assert {one.uid for one in plan.evictions} == (set() if devices is None else {"x"})
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_from_another_node_to_the_better_gpus_of_one_with_several_types(*, free: bool) -> None:
+    taken = (1, 3) if not free else (3,)
+    others = [
+        event
+        for number, device in enumerate(taken)
+        for event in running(training(f"y{number}", "b", 1), "n", device)
+    ]
+    nodes = (node("n", 4, labels=MIXED, types=TYPES), node("old", 1, labels=SMALL))
+    placed = running(wishing("x", request=asking(1, where=EITHER)), "old", 0)
+    state = state_of(*nodes, queue("a", 8), queue("b", 8), *placed, *others)
+    plan = decide(state, NOW)
+    held = [place[:2] for one in plan.nominations for place in one.places]
+    assert held == ([("n", (1,))] if free else [])
+
+
+def test_the_cpu_that_it_has_on_its_own_node_is_its_own() -> None:
+    moving = wishing("x", request=asking(1, cpu=64, where=EITHER))
+    nodes = node("n", 4, labels=MIXED, types=TYPES)
+    plan = decide(state_of(nodes, queue("a", 8), *running(moving, "n", 0)), NOW)
+    assert [place[:2] for one in plan.nominations for place in one.places] == [("n", (1,))]

@@ -61,6 +61,26 @@ async def test_the_first_type_that_is_free_is_taken(machine: SchedulerHarness, g
     assert [devices_of(machine, uid) for uid in found] == [(1,), (3,), (0,), (2,)]
 
 
+async def test_work_moves_to_a_better_gpu_of_the_machine(machine: SchedulerHarness) -> None:
+    await machine.project("vision", 4)
+    wish: dict[str, Any] = {"gpu_types": ["A100", "T4"]}
+    found = [await submitted(machine, f"j{n}", 1, **wish) for n in range(2)]
+    moving = await submitted(machine, "moving", 1, **wish, move_to_better_type=True)
+    assert devices_of(machine, moving) == (1,)
+    await machine.ends(found[1], 0)
+    assert await machine.phase(moving) == "preempting"
+    waits = await submitted(machine, "other", 1, gpu_types=["A100"])
+    await machine.ends(moving, 143)
+    assert devices_of(machine, moving) == (2,)
+    assert await machine.phase(waits) == "pending", "the place is held"
+    status = (await machine.stored(moving)).status
+    assert status.last_preemption is not None
+    assert (status.failures, status.last_preemption.rule) == (0, "improve")
+    await machine.runs(moving)
+    await machine.ends(found[0], 0)
+    assert await machine.phase(moving) == "running", "nothing is better for it"
+
+
 async def test_work_waits_for_a_type_of_which_none_is_free_and_says_so(
     machine: SchedulerHarness,
 ) -> None:

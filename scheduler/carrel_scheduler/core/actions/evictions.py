@@ -1,7 +1,4 @@
-"""Evictions for no other workload: stale gangs, work on draining nodes, moves to better nodes."""
-
-from collections.abc import Iterable
-from dataclasses import replace
+"""Evictions for no other workload: stale gangs, and work on draining nodes."""
 
 import numpy as np
 
@@ -9,13 +6,9 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.work.gang_steps import shed_steps, stale_tasks
 from carrel_scheduler.core.work.jobs import JobInfo
-
-IMPROVE_TRIES = 8
-"""The most workloads that one decision tries to move to nodes that they prefer."""
 
 
 def evict_stale(cycle: Cycle) -> None:
@@ -80,74 +73,3 @@ def _with_dependents(cycle: Cycle, job: JobInfo, indices: set[int]) -> list[int]
                 return job.running()
             stopping += step.tasks
     return sorted(stopping)
-
-
-def improve(cycle: Cycle) -> None:
-    """Move a workload that asks for it to nodes that it prefers and that have capacity for it.
-
-    One in each decision, the first in the order of the queue that gains by it. Nothing else moves
-    for it, and what others wait for has been decided before.
-    """
-    preferences = _Preferences(cycle)
-    jobs = cycle.state.improvable.values()
-    tries = 0
-    for job in sorted(jobs, key=lambda job: (job.order, job.spec.uid)):
-        if not preferences.may_gain(job):
-            continue
-        tries += 1
-        if _improve(cycle, job, preferences) or tries == IMPROVE_TRIES:
-            return
-
-
-def _improve(cycle: Cycle, job: JobInfo, preferences: "_Preferences") -> bool:
-    indices = job.running()
-    if len(indices) < len(job.rows) or job.spec.interactive or cycle.is_protected(job, indices):
-        return False
-    moves = cycle.moves
-    if job.reservation or cycle.answered(job) or moves.evicted_of(job):
-        return False
-    before = preferences.met(job, indices)
-    names = cycle.state.nodes.names
-    left = {names[moves.place_of(job, index).node] for index in indices}
-    cause = Cause(Token.IMPROVED, nodes=tuple(sorted(left)))
-    mark = moves.mark()
-    for index in indices:
-        moves.evict(job, index, cause)
-    if place(cycle, job, indices, soon=True) and preferences.met(job, indices) > before:
-        return True
-    moves.rollback(mark)
-    return False
-
-
-class _Preferences:
-    """The number of tasks' preferences that each node satisfies, wherever they failed before."""
-
-    def __init__(self, cycle: Cycle) -> None:
-        self._cycle = cycle
-        self._found: dict[int, tuple[Counts, int]] = {}
-
-    def may_gain(self, job: JobInfo) -> bool:
-        """Whether one of its tasks would fit on a node that satisfies more of its preferences."""
-        return any(
-            preferences.item(self._cycle.state.tasks.node.item(row)) < best
-            for index, row in job.rows.items()
-            for preferences, best in [self._of(job.shape.classes[index])]
-        )
-
-    def met(self, job: JobInfo, indices: Iterable[int]) -> int:
-        """The number of preferences that these tasks have satisfied where they lie, or will."""
-        return sum(
-            self._of(job.shape.classes[index])[0].item(self._cycle.moves.place_of(job, index).node)
-            for index in indices
-        )
-
-    def _of(self, cls: int) -> tuple[Counts, int]:
-        """The preferences of a class of tasks by node, and the most where one of them fits now."""
-        if cls not in self._found:
-            state = self._cycle.state
-            counts = self._cycle.counts_kept(cls, soon=True)
-            where = replace(state.classes.request(cls).where, avoided=frozenset())
-            found = state.eligible.preferred(where)
-            preferences = np.zeros(len(counts), np.int64) if found is None else found
-            self._found[cls] = preferences, int(preferences[counts > 0].max(initial=0))
-        return self._found[cls]

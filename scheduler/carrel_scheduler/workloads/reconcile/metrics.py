@@ -16,7 +16,8 @@ from typing import Final, Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from carrel_scheduler.core.actions.allocate import allocate
-from carrel_scheduler.core.actions.evictions import drain, evict_stale, improve
+from carrel_scheduler.core.actions.evictions import drain, evict_stale
+from carrel_scheduler.core.actions.improve import improve
 from carrel_scheduler.core.actions.reservations import replace_reserved, reserve, start_reserved
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import ACTIONS, Action
