@@ -81,6 +81,19 @@ def stall_rule(restart: bool | None, after_seconds: float | None) -> str:
     return f"{words[restart]}{after}"
 
 
+def preemption_rule(rule: str) -> str:
+    """Why work was preempted by a rule."""
+    return {
+        "reclaim": "it was on borrowed GPUs",
+        "preempt": "a more urgent job of its project needed its GPUs",
+        "consolidate": "something larger fits now, and it goes on elsewhere",
+        "incomplete": "members of its gang were missing for too long",
+        "drain": "its node is being emptied",
+        "improve": "GPUs of a type that it prefers are free",
+        "evict": "it had to leave its node",
+    }.get(rule, rule)
+
+
 def gpu_types(spec: "WorkloadSpec") -> str:
     """The types of GPUs that will do: ``H100, A100 (moves to a better one)``."""
     moves = " (moves to a better one)" if spec.move_to_better_type and spec.gpu_types else ""

@@ -189,14 +189,6 @@ def preemption_text(preemption: Preemption, phase: str) -> str:
         phase: the workload's; nothing is said of the loss while it is ``preempting``.
     """
     whom = f" for `{preemption.for_project}`" if preemption.for_project else ""
-    rule = {
-        "reclaim": "it was on borrowed GPUs",
-        "preempt": "a more urgent job of its project needed its GPUs",
-        "consolidate": "something larger fits now, and it goes on elsewhere",
-        "incomplete": "members of its gang were missing for too long",
-        "drain": "its node is being emptied",
-        "improve": "GPUs of a type that it prefers are free",
-        "evict": "it had to leave its node",
-    }.get(preemption.rule, preemption.rule)
+    rule = wording.preemption_rule(preemption.rule)
     cost = "" if phase == "preempting" else f"; {preemption_cost(preemption)}"
     return f"preempted{whom} ({rule}){cost}."

@@ -43,11 +43,12 @@ class Site:
             assert answer.status == 200, await answer.text()
             return await answer.text()
 
-    async def said(self, name: str, **query: str) -> str:
-        """The output of a job, once there is some."""
+    async def said(self, name: str, end: str = "", **query: str) -> str:
+        """The output of a job, once there is some that ends with ``end``."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
-                if text := await self.logs(name, **query):
+                text = await self.logs(name, **query)
+                if text and text.endswith(end):
                     return text
                 await asyncio.sleep(0.1)
 

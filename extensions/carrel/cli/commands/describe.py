@@ -324,10 +324,10 @@ def _preemption(workload: Workload, now: float) -> str:
     facts = workload.status.last_preemption
     if facts is None:
         return ""
-    whom = f"`{facts.for_workload}` of `{facts.for_project}`"
-    if not facts.for_workload:
-        whom = f"a member of `{facts.for_project}`"
-    happened = f"{_ago(facts.at, now)}, for {whom} ({facts.rule})"
+    whom = f", for a member of `{facts.for_project}`" if facts.for_project else ""
+    if facts.for_workload:
+        whom = f", for `{facts.for_workload}` of `{facts.for_project}`"
+    happened = f"{_ago(facts.at, now)}{whom} ({wording.preemption_rule(facts.rule)})"
     if workload.status.phase == "preempting":
         return happened
     return f"{happened}; {preemption_cost(facts)}"
