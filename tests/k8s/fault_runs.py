@@ -3,8 +3,8 @@
 import asyncio
 import random
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ import yaml
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
-from k8s.fault_site import database, fault_site
+from k8s.fault_site import FaultSite, database, fault_site
 from k8s.faults import LONG_SECONDS, Break, Story
 from k8s.ours import DEPLOY, Kubectl, install_kinds, make_namespace
 from k8s.restartable_server import RestartableServer
@@ -95,6 +95,26 @@ class Runs:
         return StoryResult(
             settled, kills, sum(replica.number for replica in replicas), tuple(story.told), logs
         )
+
+    @asynccontextmanager
+    async def without_faults(self) -> AsyncIterator[FaultSite]:
+        """The objects of a story with one scheduler that nothing happens to."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            async with (
+                fault_site(self.kubeconfig, folder, self.namespace) as here,
+                StandInHub({"ada": Account("ada", (USE, ADMIN))}) as hub,
+            ):
+                replica = self._replica("only", folder, hub.url, random.Random(0))
+                try:
+                    await replica.open()
+                    replica.start(faulty=False)
+                    yield here
+                except BaseException as error:
+                    error.add_note(_logs(folder))
+                    raise
+                finally:
+                    await replica.close()
 
     def close(self) -> None:
         """Let go; the API server ends with the record."""

@@ -76,14 +76,17 @@ class FaultSite(Site):
         how = PatchKind.STRATEGIC
         await self.client.patch(PODS, meta.name, body, meta.namespace, sub="status", how=how)
 
-    async def add_work(self, word: str, name: str, kind: str, tasks: int, gpus: int) -> None:
-        """Create a workload as ``kubectl`` does."""
+    async def add_work(
+        self, word: str, name: str, kind: str, tasks: int, gpus: int, **more: Any
+    ) -> None:
+        """Create a workload as ``kubectl`` does; ``more`` goes into its specification."""
         resource = WORK["distributed" if kind == "distributed" else "training"].resource
         spec: dict[str, Any] = {
             "user": "ada",
             "command": ["true"],
             "graceSeconds": 5,
             "resources": {"gpus": gpus, "cpu": "100m", "memory": "64Mi"},
+            **more,
         }
         if tasks > 1:
             spec["tasks"] = tasks

@@ -66,9 +66,10 @@ class Site(Kubelets):
         for number in range(count):
             await self.add_node(f"{self.name}-{number}", gpus)
 
-    async def add_node(self, name: str, gpus: int = 4) -> None:
+    async def add_node(self, name: str, gpus: int = 4, **more: str) -> None:
+        """A node with so many GPUs; ``more`` are labels of it."""
         amounts = {GPU: str(gpus), "cpu": "64", "memory": "256Gi", "pods": "60"}
-        labels = {ONLY: self.name, "kubernetes.io/hostname": name}
+        labels = {ONLY: self.name, "kubernetes.io/hostname": name, **more}
         body = {
             "metadata": {"name": name, "labels": labels},
             "status": {"capacity": amounts, "allocatable": amounts, **ready()},
