@@ -31,7 +31,10 @@ from benchmarks.stacks import PASSWORD, CarrelStack, Stack
 USER = "ada"
 GOAL = 0.6
 TIMEOUT_MS = 120_000
-CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+CHROMIUM = tuple(
+    f"/usr/bin/{name}"
+    for name in ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+)
 FLAGS = ["--disable-gpu", "--no-first-run", "--no-sandbox", "--disable-background-networking"]
 SHELL = (
     "#jp-MainMenu .lm-MenuBar-item >> nth=0",

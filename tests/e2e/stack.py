@@ -1,5 +1,6 @@
 """The whole product as a user starts it: ``carrel up --demo`` in a state folder of its own."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -12,26 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from benchmarks.ports import free_port
 from carrel import Client
 from carrel_scheduler.engines.local.network.addressing import InstallationNetwork, installation_of
 from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
+from contract.chromium import FLAGS, program
+from contract.hub.stack import Person
 
 START_SECONDS = 300.0
 END_SECONDS = 180.0
 TIMEOUT_MS = 180_000
-CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
-FLAGS = [
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-sandbox",
-]
 
 
 def until(what: Callable[[], Any], *, seconds: float, every: float = 0.5, why: str = "") -> Any:
@@ -146,6 +140,19 @@ class Stack:
                     return int(proc.name)
         return 0
 
+    def token(self, user: str) -> str:
+        """A token that this person makes on the Hub's own API, signed in without a browser."""
+        return asyncio.run(self._made_token(user))
+
+    async def _made_token(self, user: str) -> str:
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(cookie_jar=jar) as session:
+            place: Any = self
+            somebody = Person(place, session, user)
+            assert await somebody.sign_in(self.passwords[user]) == 200
+            _, made = await somebody.api("POST", f"/users/{user}/tokens", {"note": "test"})
+            return str(made["token"])
+
     def client(self, token: str) -> Client:
         """The scheduler as the owner of a token sees it."""
         return Client(f"{self.url}/services/carrel", token)
@@ -237,11 +244,8 @@ def picture(page: Page, folder: Path | None, name: str) -> None:
 @contextlib.contextmanager
 def people(stack: Stack) -> Iterator[People]:
     """A browser for the people of a stack."""
-    path = next((name for name in CHROMIUM if Path(name).exists()), None)
-    if path is None:
-        raise AssertionError("no Chromium: `make test` installs it, or apt install chromium")
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=program(), args=FLAGS)
         yield People(stack, browser)
         browser.close()

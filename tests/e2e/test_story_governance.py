@@ -10,7 +10,6 @@ each other, in order.
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,8 +18,9 @@ import yaml
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from carrel import Client
+from contract.chromium import FLAGS, program
 from contract.directory.servers import OidcProvider
-from e2e.stack import CHROMIUM, FLAGS, TIMEOUT_MS, Stack, picture, token_of, until
+from e2e.stack import TIMEOUT_MS, Stack, picture, token_of, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -79,11 +79,9 @@ def stack(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = next((name for name in CHROMIUM if Path(name).exists()), None)
-    assert path is not None, "no Chromium: `make test` installs it, or apt install chromium"
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        found = playwright.chromium.launch(executable_path=program(), args=FLAGS)
         yield found
         found.close()
 

@@ -19,7 +19,8 @@ import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
 
 from carrel.testing import FakeScheduler
-from contract.notebook.conftest import CHROMIUM, QUOTA, USE
+from contract.chromium import FLAGS, program
+from contract.notebook.conftest import QUOTA, USE
 from contract.notebook.lab import Lab, running_lab, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -68,7 +69,7 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 def browser() -> Iterator[Browser]:
     expect.set_options(timeout=60 * SECONDS)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        running = playwright.chromium.launch(executable_path=program(), args=FLAGS)
         yield running
         running.close()
 

@@ -1,34 +1,21 @@
 """A real browser without a screen."""
 
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
-TIMEOUT_MS = 90_000
+from contract.chromium import FLAGS, program
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-)
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+TIMEOUT_MS = 90_000
 
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
     """Chromium of this machine; fails when there is none."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    assert found, "the browser tests need Chromium (see tests/install-browser.sh)"
     expect.set_options(timeout=TIMEOUT_MS)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        browser = await playwright.chromium.launch(executable_path=program(), args=FLAGS)
         try:
             yield browser
         finally:

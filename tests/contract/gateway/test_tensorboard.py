@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.async_api import async_playwright
 
+from contract.chromium import FLAGS, program
 from contract.gateway.running import GatewaySite, gateway_site, until
-from e2e.stack import CHROMIUM, FLAGS
 
 TIMEOUT_MS = 240_000
 IDLE_SECONDS = 20.0
@@ -79,9 +79,8 @@ async def test_members_see_the_curves_in_a_browser_and_others_nothing(served: Ga
 
 async def looks(served: GatewaySite) -> None:
     """Bea opens the page in a browser."""
-    chromium = next(path for path in CHROMIUM if Path(path).exists())
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=program(), args=FLAGS)
         page = await browser.new_page(extra_http_headers={"Authorization": "Bearer bea"})
         port = served.gateway.rpartition(":")[2]
         await page.goto(f"http://board--vision.localhost:{port}/", timeout=TIMEOUT_MS)

@@ -6,18 +6,10 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from carrel.testing import FakeScheduler
+from contract.chromium import FLAGS, program
 from contract.notebook.lab import Lab, running_lab
 
 TIMEOUT_MS = 60_000
-CHROMIUM = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 QUOTA = {"gpus": 4, "cpu_millicores": None, "memory_bytes": None}
 USE = {
     "gpus_allocated": 5.0, "gpus_borrowed": 1.0, "gpus_waiting": 2.0, "fair_share_gpus": 4.0,
@@ -44,9 +36,9 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium, without a window."""
+    """One for all tests of a file."""
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        running = playwright.chromium.launch(executable_path=program(), args=FLAGS)
         yield running
         running.close()
