@@ -1,5 +1,7 @@
 """A real JupyterLab in a real browser: the status bar, the warning, the views and their buttons.
 
+All on one page, which sees the limits of its workspace change.
+
 With ``CARREL_SCREENSHOTS`` naming a folder, what was seen is kept there.
 """
 
@@ -24,7 +26,7 @@ time.sleep(60)"""
 BUSY = "import time; time.sleep(600)"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
     """A fresh profile; errors in the page's code fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
@@ -101,7 +103,6 @@ def test_status_bar_and_warning(lab: Lab, scheduler: FakeScheduler, page: Page) 
 def test_warning_extends(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     limits(scheduler, 9 * 60 + 30)
     until(lambda: 0 < (told(lab).get("stops_at") or 0.0) < time.time() + 600, "the limit")
-    page.goto(lab.page())
     toast = page.locator(".Toastify__toast", has_text=": time limit of vision")
     expect(toast).to_be_visible(timeout=30 * SECONDS)
     expect(page.locator(".carrel-status")).to_have_attribute("data-level", "warn")
@@ -116,7 +117,6 @@ def test_warning_extends(lab: Lab, scheduler: FakeScheduler, page: Page) -> None
 def test_last_minute_is_loud(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     limits(scheduler, 55, because="Idle")
     until(lambda: told(lab).get("stops_because") == "Idle", "the limit")
-    page.goto(lab.page())
     expect(page.locator(".carrel-status")).to_have_attribute("data-level", "last")
     toast = page.locator(".Toastify__toast--error")
     expect(toast).to_contain_text("Run a cell or save a file to keep it.")

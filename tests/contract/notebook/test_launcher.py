@@ -12,8 +12,9 @@ pytestmark = pytest.mark.browser
 TUTORIAL = "carrel-tutorial.ipynb"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser: Browser, lab: Lab) -> Iterator[Page]:
+    """The launcher as JupyterLab shows it first."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     opened = context.new_page()
     opened.set_default_timeout(60_000)
@@ -33,6 +34,7 @@ def test_kinds_of_work_come_before_consoles_and_none_looks_like_another(page: Pa
     with page.expect_popup() as console:
         section.locator(".jp-LauncherCard", has_text="Web console").click()
     assert re.search(r"/services/\w+/$", console.value.url)
+    console.value.close()
 
 
 def test_the_tutorial_opens_and_stays_what_its_reader_made_of_it(page: Page, lab: Lab) -> None:

@@ -145,27 +145,33 @@ def test_two_pages_show_the_same(browser: Browser, lab: Lab) -> None:
         saves_without_a_question(second, lab, "twice")
 
 
-def test_a_view_lives_on(browser: Browser, lab: Lab, scheduler: FakeScheduler) -> None:
-    write_notebook(lab.folder, "view.ipynb", "%%train --gpus 1 --name lasting\nimport time")
-    with opened(browser, lab, "view") as page:
-        run(page)
+def test_views_live_on(browser: Browser, lab: Lab, scheduler: FakeScheduler) -> None:
+    train = "%%train --gpus 1 --name lasting\nimport time"
+    sweep = "%%sweep --name wide --param lr=0.1,0.2 --completions 2\nlr"
+    write_notebook(lab.folder, "views.ipynb", train, sweep)
+    with opened(browser, lab, "views") as page:
+        run(page, 0)
         expect(page.get_by_role("region", name="Training lasting")).to_contain_text("Pending")
+        run(page, 1)
+        expect(page.get_by_role("region", name="Experiment wide")).to_be_visible()
     scheduler.run("vision", "lasting")
-    with opened(browser, lab, "view") as page:
+    begin_trials(scheduler)
+    with opened(browser, lab, "views") as page:
         view = page.get_by_role("region", name="Training lasting")
         expect(view).to_contain_text("Running")
         scheduler.log("vision", "lasting", "epoch 1")
         expect(view).to_contain_text("epoch 1")
         scheduler.finish("vision", "lasting")
         expect(view).to_contain_text("Succeeded")
+        view = page.get_by_role("region", name="Experiment wide")
+        expect(view).to_contain_text("2 running")
+        scheduler.report("vision", "wide-0", step=1, metrics={"objective": 0.5})
+        scheduler.finish("vision", "wide-0")
+        expect(view).to_contain_text("1 completed")
 
 
-def test_the_view_of_a_sweep_lives_on(browser: Browser, lab: Lab, scheduler: FakeScheduler) -> None:
-    sweep = "%%sweep --name wide --param lr=0.1,0.2 --completions 2\nlr"
-    write_notebook(lab.folder, "sweep.ipynb", sweep)
-    with opened(browser, lab, "sweep") as page:
-        run(page)
-        expect(page.get_by_role("region", name="Experiment wide")).to_be_visible()
+def begin_trials(scheduler: FakeScheduler) -> None:
+    """Both trials of the sweep run."""
     owner = scheduler.workload("vision", "wide")["uid"]
     scheduler.status("vision", "wide", phase="running", started_at=time.time())
     for number, rate in enumerate((0.1, 0.2)):
@@ -173,12 +179,6 @@ def test_the_view_of_a_sweep_lives_on(browser: Browser, lab: Lab, scheduler: Fak
         part = {"kind": "trial", "owner": owner, "part": number, "trial": trial}
         scheduler.submit("vision", f"wide-{number}", **part)
         scheduler.run("vision", f"wide-{number}")
-    with opened(browser, lab, "sweep") as page:
-        view = page.get_by_role("region", name="Experiment wide")
-        expect(view).to_contain_text("2 running")
-        scheduler.report("vision", "wide-0", step=1, metrics={"objective": 0.5})
-        scheduler.finish("vision", "wide-0")
-        expect(view).to_contain_text("1 completed")
 
 
 def test_what_runs_while_the_server_stops_is_in_the_file(lab: Lab, browser: Browser) -> None:
