@@ -20,6 +20,7 @@ SHARED = os.environ.get("CARREL_CHECKPOINT_DIR", "checkpoints")
 rank, workers = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 common = ["--num-cpus=1", "--disable-usage-stats", "--min-worker-port=0", "--max-worker-port=0"]
+common.append("--include-log-monitor=false")  # what tasks print stays in files: see ray.init below
 if address == "127.0.0.1":  # all on one machine: Ray takes workers of one address for one node
     address = "127.0.0.2"
     common.append(f"--node-ip-address=127.0.0.{rank + 2}")
