@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, expect
 
 from carrel.testing import FakeScheduler
-from contract.chromium import FLAGS, program
-from contract.notebook.conftest import QUOTA, USE
+from contract.notebook.conftest import QUOTA, USE, chromium
 from contract.notebook.lab import Lab, running_lab, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -67,11 +66,8 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=60 * SECONDS)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program(), args=FLAGS)
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture

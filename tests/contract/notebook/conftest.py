@@ -1,6 +1,7 @@
 """A fake scheduler on loopback, a real JupyterLab as a workspace has it, and a real browser."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -17,13 +18,29 @@ USE = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def scheduler() -> Iterator[FakeScheduler]:
+@contextmanager
+def scheduler_with_workspace() -> Iterator[FakeScheduler]:
     """Ada's workspace runs in ``vision``."""
     with FakeScheduler(people={"ada": ["vision"]}, tcp=True) as fake:
         fake.project("vision", quota=QUOTA, use=USE)
         fake.submit("vision", "desk", kind="workspace", server_name="")
         fake.run("vision", "desk")
+        yield fake
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser without a window."""
+    expect.set_options(timeout=TIMEOUT_MS)
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program(), args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[FakeScheduler]:
+    with scheduler_with_workspace() as fake:
         yield fake
 
 
@@ -37,8 +54,5 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for all tests of a file."""
-    expect.set_options(timeout=TIMEOUT_MS)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program(), args=FLAGS)
+    with chromium() as running:
         yield running
-        running.close()

@@ -27,7 +27,7 @@ BUSY = "import time; time.sleep(600)"
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: Browser, lab: Lab) -> Iterator[Page]:
     """A fresh profile; errors in the page's code fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     opened, errors = context.new_page(), []
@@ -38,6 +38,8 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.on("pageerror", lambda error: errors.append(str(error)))
     yield opened
     context.close()
+    for kernel in lab.ask("api/kernels"):
+        lab.ask(f"api/kernels/{kernel['id']}", "DELETE")
     assert errors == []
 
 

@@ -1,0 +1,1 @@
+"""What leaves a Hub as it was: one serves all tests of this folder."""

@@ -1,0 +1,1 @@
+"""What leaves a JupyterLab running: one serves all tests of this folder."""
