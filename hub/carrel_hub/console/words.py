@@ -153,12 +153,15 @@ def what_stays(workload: Workload) -> str:
 
 
 def preempted_for(preemption: Preemption) -> str:
-    """The preemptor in words: project and workload, or somebody of the project."""
+    """The preemptor in words: project and workload, or somebody of the project.
+
+    Empty where there is none, as when work moves to GPUs that it prefers.
+    """
     if preemption.for_workload:
         return f"`{preemption.for_project}/{preemption.for_workload}`"
     if preemption.for_project:
         return f"a member of `{preemption.for_project}`"
-    return "somebody else"
+    return ""
 
 
 def preemption_rule(preemption: Preemption) -> str:

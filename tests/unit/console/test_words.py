@@ -101,10 +101,9 @@ def test_a_preemption_says_for_whom_by_which_rule_and_at_what_cost() -> None:
     assert words.preempted_for(known) == "`speech/align-2`"
     assert words.preemption_rule(known) == "new-rule"
     assert "it begins again" in words.preemption_cost(known)
-    assert (
-        words.preempted_for(Preemption(at=0.0, rule="", for_project="", for_workload=""))
-        == "somebody else"
-    )
+    moved = Preemption(at=0.0, rule="improve", for_project="", for_workload="")
+    assert words.preempted_for(moved) == ""
+    assert words.preemption_rule(moved) == "GPUs of a type that it prefers are free"
 
 
 def test_progress() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from carrel_scheduler.core.actions.improve import IMPROVE_TRIES
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event, Preemptibility, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
@@ -25,9 +26,9 @@ def wishing(uid: str, gpus: int = 1, *, where: NodeConstraint = PREFERS, **more:
     return training(uid, "a", **{**asked, **more})
 
 
-def decided(*events: Event, large: int = 2) -> Plan:
-    """Node `new` has so many GPUs of the better type, `old` four others."""
-    nodes = (node("old", 4, labels=SMALL), node("new", large, labels=LARGE))
+def decided(*events: Event, large: int = 2, small: int = 4) -> Plan:
+    """Node `new` has ``large`` GPUs of the better type, `old` has ``small`` others."""
+    nodes = (node("old", small, labels=SMALL), node("new", large, labels=LARGE))
     state = state_of(*nodes, queue("a", 8), queue("b", 8), *events)
     plan = decide(state, NOW)
     assert check_plan(state, plan, NOW) == []
@@ -80,6 +81,17 @@ def test_room_that_others_can_use_is_theirs() -> None:
     plan = decided(*placed, waits, *running(training("y", "b", 2), "old", 1, 2))
     assert {one.uid for one in plan.bindings} == {"w"}
     assert moves(plan) == {}
+
+
+def test_what_may_not_move_does_not_take_the_turns_of_others() -> None:
+    """A decision tries a few workloads only."""
+    fixed = [
+        running(wishing(f"fixed-{n}", preemptible=Preemptibility.NO, created_at=0.0), "old", n)
+        for n in range(IMPROVE_TRIES)
+    ]
+    placed = [event for events in fixed for event in events]
+    moving = running(wishing("x", created_at=1.0), "old", IMPROVE_TRIES)
+    assert moves(decided(*placed, *moving, small=IMPROVE_TRIES + 1)) == {"x": {"new"}}
 
 
 def test_one_moves_in_each_decision_the_first_of_the_queue_first() -> None:

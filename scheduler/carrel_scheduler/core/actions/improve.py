@@ -44,7 +44,7 @@ def improve(cycle: Cycle) -> None:
     jobs = (job for job in cycle.state.improvable.values() if job.shape.id in gaining)
     found = nsmallest(
         IMPROVE_TRIES,
-        filter(preferences.may_gain, jobs),
+        (job for job in jobs if _may_move(cycle, job) and preferences.may_gain(job)),
         key=lambda job: (job.order, job.spec.uid),
     )
     for job in found:
@@ -52,13 +52,16 @@ def improve(cycle: Cycle) -> None:
             return
 
 
-def _improve(cycle: Cycle, job: JobInfo, preferences: "_Preferences") -> bool:
+def _may_move(cycle: Cycle, job: JobInfo) -> bool:
+    """Whether all of it runs and may be evicted; else it takes no turn of others."""
     indices = job.running()
     if len(indices) < len(job.rows) or job.spec.interactive or cycle.is_protected(job, indices):
         return False
-    moves = cycle.moves
-    if job.reservation or cycle.answered(job) or moves.evicted_of(job):
-        return False
+    return not (job.reservation or cycle.answered(job) or cycle.moves.evicted_of(job))
+
+
+def _improve(cycle: Cycle, job: JobInfo, preferences: "_Preferences") -> bool:
+    indices, moves = job.running(), cycle.moves
     before = preferences.met(job, indices)
     names = cycle.state.nodes.names
     left = {names[moves.place_of(job, index).node] for index in indices}
