@@ -22,7 +22,7 @@ ON_NODES: Final = frozenset(
 )
 """Of ``tests/k8s``, those with pods that run."""
 FIRST: Final = ("nodes", "control plane", "tests/e2e/", "tests/attacks", "tests/contract/")
-BY_FOLDER: Final = ("tests/attacks", "tests/contract", "tests/hunts")
+BY_FOLDER: Final = ("tests/attacks", "tests/contract", "tests/e2e/notebooks", "tests/hunts")
 
 
 def turn_of(nodeid: str) -> str:

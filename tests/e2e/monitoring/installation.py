@@ -1,14 +1,9 @@
 """A ``carrel up`` with something of everything that metrics tell, and an administrator's client."""
 
-import asyncio
 import sys
-from types import SimpleNamespace
 from typing import Any, Final
 
-import aiohttp
-
 from carrel_hub.keys import Keys
-from contract.hub.stack import Person
 from e2e.stack import Stack, until
 
 TIMEOUT_SECONDS: Final = 120.0
@@ -21,7 +16,7 @@ class Installation:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.client = stack.client(asyncio.run(_token(stack, "admin")))
+        self.client = stack.client(stack.token("admin"))
 
     @property
     def scraping_token(self) -> str:
@@ -72,14 +67,3 @@ class Installation:
             every=0.2,
             why=f"{project}/{name} is {phase}",
         )
-
-
-async def _token(stack: Stack, user: str) -> str:
-    """A token that the user makes on the Hub's own API after signing in."""
-    jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(cookie_jar=jar) as session:
-        place: Any = SimpleNamespace(url=stack.url)
-        somebody = Person(place, session, user)
-        assert await somebody.sign_in(stack.passwords[user]) == 200
-        _, made = await somebody.api("POST", f"/users/{user}/tokens", {"note": "test"})
-        return str(made["token"])

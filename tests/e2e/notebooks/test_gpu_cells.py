@@ -13,9 +13,9 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from carrel import Client
-from e2e.stack import People, Stack, until
+from e2e.stack import Stack, until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SECONDS = 120
 
 
@@ -72,8 +72,8 @@ def plain(error: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def ada(team: People, stack: Stack) -> Client:
-    return team.client("ada")
+def ada(stack: Stack) -> Client:
+    return stack.client(stack.token("ada"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Notebooks against one running product: the tutorial, and cells that run on a GPU elsewhere."""
