@@ -18,6 +18,7 @@ from e2e.stack import People, Stack, until
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 FIRST_TRY_MS = 60_000
+NOTEBOOK = "carrel-demo.ipynb"
 JOBS = ("digits-1", "digits-2", "digits-3", "digits-4")
 # The text of the chosen cell, once it is another than before and hears the keyboard.
 CHOSEN = """before => {
@@ -44,10 +45,10 @@ def start_workspace(page: Page, stack: Stack, gpus: int) -> None:
     page.locator("form [type=submit]").last.click()
 
 
-def open_notebook(page: Page, address: str) -> None:
-    """Open a notebook with its kernel; once more where JupyterLab has not asked for one."""
+def open_notebook(page: Page, name: str, address: str) -> None:
+    """Open a notebook with its kernel; by its address where JupyterLab has not asked for one."""
     idle = page.get_by_text("Python 3 (ipykernel) | Idle")
-    page.goto(address)
+    page.locator(".jp-DirListing-item", has_text=name).dblclick()
     with contextlib.suppress(Error):
         idle.wait_for(timeout=FIRST_TRY_MS)
         return
@@ -65,38 +66,40 @@ def run_cells(page: Page, count: int) -> None:
 
 
 def phases(client: Client) -> dict[str, str]:
-    return {
-        name: client.get_workload("vision", name).status.phase
-        for name in JOBS
-        if any(one.name == name for one in client.list_workloads(project="vision"))
-    }
+    found = {one.name: one.status.phase for one in client.list_workloads(project="vision")}
+    return {name: found[name] for name in JOBS if name in found}
 
 
-def test_the_researcher_of_vision_opens_a_workspace(team: People, stack: Stack) -> None:
+@pytest.fixture(scope="module")
+def lab(team: People, stack: Stack) -> Page:
+    """JupyterLab in the workspace of the researcher, who signs in on the page."""
     team.sign_in("ada")
     page = team.page("ada")
     start_workspace(page, stack, 0)
     page.wait_for_url("**/lab**")
-    page.wait_for_selector(".jp-DirListing-item >> text=carrel-demo.ipynb")
-    team.shot(page, "lab")
-    page.close()
+    return page
+
+
+def test_the_researcher_of_vision_opens_a_workspace(team: People, lab: Page) -> None:
+    lab.wait_for_selector(f".jp-DirListing-item >> text={NOTEBOOK}")
+    team.shot(lab, "lab")
     team.page("grace").close()  # signed in before the trainings that she will disturb begin
 
 
 def test_four_cells_fill_the_gpus_and_two_are_borrowed(
-    team: People, stack: Stack, ada: Client
+    team: People, stack: Stack, ada: Client, lab: Page
 ) -> None:
-    page = team.page("ada")
-    open_notebook(page, f"{stack.url}/user/ada/lab/tree/carrel-demo.ipynb")
-    run_cells(page, 7)
+    open_notebook(lab, NOTEBOOK, f"{stack.url}/user/ada/lab/tree/{NOTEBOOK}")
+    run_cells(lab, 7)
     until(
         lambda: list(phases(ada).values()) == ["running"] * 4,
         seconds=240,
         why="four trainings run",
     )
-    page.locator(".jp-Notebook .jp-Cell").nth(2).scroll_into_view_if_needed()
-    page.wait_for_selector(".jp-OutputArea-output >> text=Running")
-    team.shot(page, "notebook")
+    lab.locator(".jp-Notebook .jp-Cell").nth(2).scroll_into_view_if_needed()
+    lab.wait_for_selector(".jp-OutputArea-output >> text=Running")
+    team.shot(lab, "notebook")
+    lab.close()  # what its views draw from now on nobody looks at
     (vision,) = [one for one in ada.list_projects() if one.name == "vision"]
     assert (vision.use.gpus_allocated, vision.use.gpus_borrowed) == (4, 2)
     console = team.page("ada")
@@ -112,6 +115,7 @@ def test_a_workspace_of_speech_takes_back_exactly_one(
     until(
         lambda: all(ada.get_workload("vision", name).status.checkpoint for name in JOBS),
         seconds=240,
+        every=2.0,
         why="every training has saved a checkpoint",
     )
     borrowed = {name for name in JOBS if ada.get_workload("vision", name).status.borrowed}
@@ -122,6 +126,7 @@ def test_a_workspace_of_speech_takes_back_exactly_one(
     starting.or_(lab).first.wait_for()
     team.shot(page, "taking-back")
     page.wait_for_url("**/lab**")
+    page.close()
     gave_way = [
         one for one in (ada.get_workload("vision", name) for name in JOBS) if one.status.preemptions
     ]
