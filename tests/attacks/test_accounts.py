@@ -83,49 +83,69 @@ def test_a_copied_session_ends_when_its_owner_signs_out(product: Stack, path: st
         until(lambda: not opens(thief, path), seconds=AFTER_SECONDS, why="the copy is worthless")
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-def test_a_new_password_ends_what_a_thief_of_the_old_one_has(product: Stack, stopped: bool) -> None:
-    name = f"emmy{int(stopped)}"
-    with new_person(product, name, "--project", "vision") as thief:
-        assert (opens(thief, "/services/console/"), api_status(thief)) == (True, 200)
-        if stopped:
-            product.stop()
-        said = carrel(product, "user", "password", name)
-        if stopped:
-            product.start()
-        until(lambda: api_status(thief) == 401, seconds=AFTER_SECONDS, why="the token ends")
-        until(
-            lambda: not opens(thief, "/services/console/"),
-            seconds=AFTER_SECONDS,
-            why="the console's session ends",
-        )
-        assert not opens(thief, "/hub/home")
+def has_nothing_left(thief: Person, new_password: str) -> None:
+    """Whoever came with the old password is out, and it signs nobody in."""
+    product, name = thief.stack, thief.name
+    until(lambda: api_status(thief) == 401, seconds=AFTER_SECONDS, why="the token ends")
+    until(
+        lambda: not opens(thief, "/services/console/"),
+        seconds=AFTER_SECONDS,
+        why="the console's session ends",
+    )
+    assert not opens(thief, "/hub/home")
     again = Person(product, name, "vision")
     assert again.sign_in(product.passwords[name]).status_code == 403
-    assert again.sign_in(said.split()[1]).status_code == 200
+    assert again.sign_in(new_password).status_code == 200
     assert opens(again, "/hub/home")
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-def test_a_removed_administrator_administers_nothing(product: Stack, stopped: bool) -> None:
-    name = f"otto{int(stopped)}"
-    with new_person(product, name, "--admin", "--project", "vision") as otto:
-        assert otto.api("GET", "/departments").status_code == 200
-        assert otto.hub("GET", "/users").status_code == 200
-        if stopped:
-            product.stop()
-        carrel(product, "user", "remove", name)
-        if stopped:
-            product.start()
-        until(lambda: api_status(otto) == 401, seconds=AFTER_SECONDS, why="the token ends")
-        assert otto.hub("GET", "/users").status_code == 403
-        old = otto.token
-    with new_person(product, name) as again:
+def administers_nothing(otto: Person) -> None:
+    """Nor does the next of that name, who has no use for the old token."""
+    until(lambda: api_status(otto) == 401, seconds=AFTER_SECONDS, why="the token ends")
+    assert otto.hub("GET", "/users").status_code == 403
+    with new_person(otto.stack, otto.name) as again:
         me = again.api("GET", "/whoami").json()
         assert (me["admin"], me["projects"]) == (False, [])
         assert again.hub("GET", "/users").status_code == 403
-        again.token = old
+        again.token = otto.token
         assert api_status(again) == 401
+
+
+def new_member(product: Stack, name: str) -> Person:
+    """Somebody of a project who has everything that a thief may come by."""
+    person = new_person(product, name, "--project", "vision")
+    assert (opens(person, "/services/console/"), api_status(person)) == (True, 200)
+    return person
+
+
+def new_administrator(product: Stack, name: str) -> Person:
+    """Somebody who administers everything."""
+    person = new_person(product, name, "--admin", "--project", "vision")
+    assert person.api("GET", "/departments").status_code == 200
+    assert person.hub("GET", "/users").status_code == 200
+    return person
+
+
+def test_a_new_password_ends_what_a_thief_of_the_old_one_has(product: Stack) -> None:
+    with new_member(product, "emmy") as thief:
+        said = carrel(product, "user", "password", "emmy")
+        has_nothing_left(thief, said.split()[1])
+
+
+def test_a_removed_administrator_administers_nothing(product: Stack) -> None:
+    with new_administrator(product, "otto") as otto:
+        carrel(product, "user", "remove", "otto")
+        administers_nothing(otto)
+
+
+def test_both_hold_for_changes_while_the_product_is_stopped(product: Stack) -> None:
+    with new_member(product, "lise") as thief, new_administrator(product, "fritz") as fritz:
+        product.stop()
+        said = carrel(product, "user", "password", "lise")
+        carrel(product, "user", "remove", "fritz")
+        product.start()
+        has_nothing_left(thief, said.split()[1])
+        administers_nothing(fritz)
 
 
 class FromAddress(HTTPAdapter):

@@ -1,4 +1,7 @@
-"""``carrel up`` itself: every process real, on a state folder of its own."""
+"""``carrel up`` itself: every process real.
+
+What is started and stopped has a state folder of its own; what goes on meets the tests in turn.
+"""
 
 import asyncio
 import os
@@ -8,7 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,16 +98,39 @@ class Up:
         return AsyncClient(settings.api_url, keys.setup)
 
 
+@contextmanager
+def ended(up: Up) -> Iterator[Up]:
+    """Nothing of it goes on afterwards."""
+    try:
+        yield up
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.process.kill()
+            up.process.wait(60)
+        for process in up.children():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Up]:
-    up = Up(tmp_path / "state")
-    yield up
-    if up.process is not None and up.process.poll() is None:
-        up.process.kill()
-        up.process.wait(60)
-    for process in up.children():
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+def fresh(tmp_path: Path) -> Iterator[Up]:
+    """Not started yet."""
+    with ended(Up(tmp_path / "state")) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """With the accounts of ``--demo``; it ends well after all that the tests did to it."""
+    with ended(Up(tmp_path_factory.mktemp("up") / "state")) as up:
+        up.start("--demo")
+        yield up
+        assert up.signal(signal.SIGINT) == 0
+
+
+def passwords(said: str) -> dict[str, str]:
+    """Those of the accounts, as they are printed at the first start."""
+    return dict(re.findall(r"^ +(ada|grace|admin) +(\S+)", said, re.MULTILINE))
 
 
 async def sign_in(up: Up, name: str, password: str) -> int:
@@ -119,30 +145,33 @@ async def nothing_left(up: Up) -> None:
     await until(lambda: up.children() == [], TIMEOUT_SECONDS, "the end of its children")
 
 
-async def test_starts_stops_and_comes_back(running: Up) -> None:
-    said = await asyncio.to_thread(running.start, "--demo")
+async def test_starts_stops_and_comes_back(fresh: Up) -> None:
+    """Stopped by Ctrl-C, by SIGKILL and by SIGTERM: nothing goes on without it."""
+    said = await asyncio.to_thread(fresh.start, "--demo")
     assert "4 simulated GPUs" in said
-    passwords = dict(re.findall(r"^ +(ada|grace|admin) +(\S+)", said, re.MULTILINE))
-    assert set(passwords) == {"ada", "grace", "admin"}
-    assert await sign_in(running, "ada", passwords["ada"]) == 200
-    async with running.client() as client:
+    given = passwords(said)
+    assert set(given) == {"ada", "grace", "admin"}
+    assert await sign_in(fresh, "ada", given["ada"]) == 200
+    async with fresh.client() as client:
         quotas = {one.name: one.quota.gpus for one in await client.list_projects()}
         assert quotas == {"vision": 2, "speech": 2}
         assert await client.members("vision") == ["ada"]
-    groups = {os.getpgid(one.pid) for one in running.parts()}
+    groups = {os.getpgid(one.pid) for one in fresh.parts()}
     assert len(groups) == 1
-    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
-    assert "Stopped. Nothing was running." in running.out.read_text()
-    await nothing_left(running)
-    said = await asyncio.to_thread(running.start, "--demo")
-    assert not any(password in said for password in passwords.values())
-    assert await sign_in(running, "ada", passwords["ada"]) == 200
-    assert await asyncio.to_thread(running.signal, signal.SIGTERM) == 0
-    await nothing_left(running)
+    assert await asyncio.to_thread(fresh.signal, signal.SIGINT) == 0
+    assert "Stopped. Nothing was running." in fresh.out.read_text()
+    await nothing_left(fresh)
+    said = await asyncio.to_thread(fresh.start, "--demo")
+    assert not any(password in said for password in given.values())
+    assert await sign_in(fresh, "ada", given["ada"]) == 200
+    await asyncio.to_thread(fresh.signal, signal.SIGKILL)
+    await nothing_left(fresh)
+    await asyncio.to_thread(fresh.start, "--demo")
+    assert await asyncio.to_thread(fresh.signal, signal.SIGTERM) == 0
+    await nothing_left(fresh)
 
 
 async def test_parts_that_die_come_back(running: Up) -> None:
-    await asyncio.to_thread(running.start)
     before = {what: running.part(what) for what in ("carrel_scheduler", "jupyterhub", "traefik")}
     for process in before.values():
         process.kill()
@@ -150,12 +179,10 @@ async def test_parts_that_die_come_back(running: Up) -> None:
         await until(lambda what=what, old=old: _other(running, what, old), TIMEOUT_SECONDS, what)  # type: ignore[misc]
     await until(lambda: _answers(f"{running.url}/hub/api/"), TIMEOUT_SECONDS, "the Hub")
     async with running.client() as client:
-        assert [one.name for one in await client.list_projects()] == ["research"]
-    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
+        assert {one.name for one in await client.list_projects()} == {"vision", "speech"}
 
 
 async def test_prometheus_scrapes_it_as_its_file_says(running: Up) -> None:
-    await asyncio.to_thread(running.start)
     key = Keys.load_or_create(running.folder / "keys.json").metrics
     jobs = yaml.safe_load(SCRAPING.read_text())["scrape_configs"]
     assert len(jobs) == 3
@@ -171,7 +198,6 @@ async def test_prometheus_scrapes_it_as_its_file_says(running: Up) -> None:
         for path in ("/services/carrel/api/v1/workloads", "/hub/api/users", "/hub/api/groups"):
             async with prometheus.get(running.url + path, allow_redirects=False) as answer:
                 assert answer.status == 403, path
-    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
 
 
 TAKE = """
@@ -200,7 +226,6 @@ HELD = {
 
 async def test_nobody_takes_the_port_of_a_part_that_is_away(running: Up) -> None:
     """And who asks meanwhile is answered by the part that is started again."""
-    await asyncio.to_thread(running.start)
     ports = InstallationSettings.load(running.folder / "hub" / "settings.json").ports
     for part, (command, path) in HELD.items():
         port, old = getattr(ports, part, running.port), running.part(command)
@@ -220,15 +245,6 @@ async def test_nobody_takes_the_port_of_a_part_that_is_away(running: Up) -> None
             answered = await asyncio.to_thread(_answers, url)
         assert answered, part
         assert _other(running, command, old), part
-    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
-
-
-async def test_a_killed_up_leaves_nothing_behind(running: Up) -> None:
-    await asyncio.to_thread(running.start)
-    await asyncio.to_thread(running.signal, signal.SIGKILL)
-    await nothing_left(running)
-    await asyncio.to_thread(running.start)
-    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
 
 
 def _answers(url: str, seconds: float = 20) -> bool:
@@ -247,8 +263,7 @@ def _other(up: Up, what: str, old: psutil.Process) -> bool:
 
 
 async def test_a_scheduler_that_hangs_is_told_at_once_and_comes_back(running: Up) -> None:
-    said = await asyncio.to_thread(running.start, "--demo")
-    password = re.findall(r"^ +ada +(\S+)", said, re.MULTILINE)[0]
+    password = passwords(running.out.read_text())["ada"]
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar) as session:
         stack: Any = SimpleNamespace(url=running.url)
@@ -272,4 +287,3 @@ async def test_a_scheduler_that_hangs_is_told_at_once_and_comes_back(running: Up
         async with running.client() as client:
             assert await client.members("vision") == ["ada"]
         assert (await ada.get("/services/console/jobs"))[0] == 200
-    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
