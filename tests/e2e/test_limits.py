@@ -236,6 +236,11 @@ def test_what_a_limit_stopped_can_be_started_again(room: Room, admin: Client) ->
 
 
 def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room: Room) -> None:
+    until(
+        lambda: room.untouched.limits.stops_because == "TimeLimit",
+        seconds=IDLE_SECONDS,
+        why="it is known to compute",
+    )
     silent, limited = room.silent.workload, room.untouched.workload
     stops_at = room.untouched.limits.stops_at
     assert stops_at is not None
