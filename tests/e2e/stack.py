@@ -158,6 +158,17 @@ class Stack:
         return Client(f"{self.url}/services/carrel", token)
 
 
+@contextlib.contextmanager
+def running_stack(state: Path) -> Iterator[Stack]:
+    """``carrel up --demo`` with a state folder, ended with everything that it started."""
+    stack = Stack(state)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.stop(jobs=True)
+
+
 class People:
     """Browsers of several people on one stack."""
 

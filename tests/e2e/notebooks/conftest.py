@@ -4,15 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.stack import Stack
+from e2e.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """``carrel up --demo``, ended with everything that it started."""
-    stack = Stack(tmp_path_factory.mktemp("up") / "state")
-    try:
-        stack.start()
+    with running_stack(tmp_path_factory.mktemp("up") / "state") as stack:
         yield stack
-    finally:
-        stack.stop(jobs=True)
