@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "state.h"
+#include "limits.h"
 
 #define API __attribute__((visibility("default"))) int
 #define MIB (1024ULL * 1024)
@@ -140,17 +140,38 @@ static void wait_like_the_driver(void)
     while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
 }
 
-static bool take(int device, uint64_t bytes)
+/* One process after the other: a limit counts what several hold. */
+static void lock_limits(short type)
+{
+    struct flock all = {.l_type = type, .l_whence = SEEK_SET, .l_start = GPU_STATE_LOCKS - 2, .l_len = 1};
+    fcntl(descriptor, F_SETLKW, &all);
+}
+
+static bool take_unlimited(int device, uint64_t bytes)
 {
     struct gpu_device *found = &state->devices[device];
+    uint64_t used = __atomic_load_n(&found->memory_used, __ATOMIC_RELAXED), room = found->memory_total - found->memory_reserved;
 
+    while (bytes <= room && used <= room - bytes)
+        if (__atomic_compare_exchange_n(&found->memory_used, &used, used + bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            __atomic_add_fetch(&state->processes[slot].use[device].memory_used, bytes, __ATOMIC_RELAXED);
+            return true;
+        }
+    return false;
+}
+
+static bool take(int device, uint64_t bytes)
+{
+    uint64_t total = GPU_NO_LIMIT;
+
+    gpu_own_group(state->processes[slot].group);
     for (int round = 0; round < 2; round++) {
-        uint64_t used = __atomic_load_n(&found->memory_used, __ATOMIC_RELAXED), room = found->memory_total - found->memory_reserved;
-        while (bytes <= room && used <= room - bytes)
-            if (__atomic_compare_exchange_n(&found->memory_used, &used, used + bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-                __atomic_add_fetch(&state->processes[slot].use[device].memory_used, bytes, __ATOMIC_RELAXED);
-                return true;
-            }
+        bool taken;
+        lock_limits(F_WRLCK);
+        taken = gpu_group_room(state, device, state->processes[slot].group, &total) >= bytes && take_unlimited(device, bytes);
+        lock_limits(F_UNLCK);
+        if (taken)
+            return true;
         register_process(); /* frees what processes that ended held */
     }
     return false;
@@ -397,10 +418,14 @@ API cuMemFree_v2(uint64_t address)
 API cuMemGetInfo_v2(size_t *left, size_t *total)
 {
     struct gpu_device *device;
+    uint64_t all, room;
     if (!context()) return NO_CONTEXT;
     device = &state->devices[context()->device];
-    *total = device->memory_total;
+    all = device->memory_total;
+    room = gpu_group_room(state, context()->device, state->processes[slot].group, &all);
+    *total = all;
     *left = device->memory_total - device->memory_reserved - __atomic_load_n(&device->memory_used, __ATOMIC_RELAXED);
+    if (room < *left) *left = room;
     return OK;
 }
 

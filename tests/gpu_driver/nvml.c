@@ -1,10 +1,10 @@
 /* libnvidia-ml.so.1 for machines without a GPU: what the real `pynvml` calls, answered from state.h.
  *
- * Calls that change something exist for MIG only. A handle points at a device or at one of its MIG instances. A device that is
+ * Calls that change something exist for MIG and for limits of memory only. A handle points at a device or at one of its MIG instances. A device that is
  * lost fails every call with GPU_IS_LOST, as the real driver does; its handle can still be had. Layouts
  * of structures and numbers are those of nvml.h.
  */
-#include "state.h"
+#include "limits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +92,7 @@ EXPORT const char *nvmlErrorString(int code)
     case UNINITIALIZED: return "Uninitialized";
     case INVALID_ARGUMENT: return "Invalid Argument";
     case NOT_SUPPORTED: return "Not Supported";
+    case NO_PERMISSION: return "Insufficient Permissions";
     case NOT_FOUND: return "Not Found";
     case INSUFFICIENT_SIZE: return "Insufficient Size";
     case DRIVER_NOT_LOADED: return "Driver Not Loaded";
@@ -219,6 +220,70 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(const struct handle *handle, struct memory
     memory->reserved = handle->mig < 0 ? device->memory_reserved : 0;
     memory->free = memory->total > memory->used + memory->reserved
                        ? memory->total - memory->used - memory->reserved : 0;
+    return SUCCESS;
+}
+
+struct set_limits { const char *name_space; unsigned long long soft, hard; };
+struct get_limits { const char *name_space; unsigned long long soft, hard, used; };
+
+/* The entry of a group's limit of a device; what was of a removed folder of that name is free again. */
+static struct gpu_limit *limit_of(const char *group, uint64_t inode, int device)
+{
+    struct gpu_limit *found = NULL;
+
+    for (struct gpu_limit *limit = state->limits; limit < state->limits + GPU_LIMITS; limit++) {
+        if (limit->inode && limit->inode != inode && limit->device == (uint32_t)device && !strcmp(limit->group, group))
+            memset(limit, 0, sizeof *limit);
+        if (limit->inode == inode && limit->device == (uint32_t)device && !strcmp(limit->group, group))
+            return limit;
+    }
+    for (struct gpu_limit *limit = state->limits; !found && limit < state->limits + GPU_LIMITS; limit++)
+        if (!limit->inode)
+            found = limit;
+    if (found) {
+        *found = (struct gpu_limit){inode, 0, GPU_NO_LIMIT, (uint32_t)device, 0, ""};
+        strcpy(found->group, group);
+    }
+    return found;
+}
+
+static int find_limit(const struct handle *handle, const char *path, struct gpu_limit **limit)
+{
+    char group[GPU_GROUP];
+    uint64_t inode;
+    DEVICE(handle);
+    if (state->limits_answer)
+        return (int)state->limits_answer;
+    if (handle->mig >= 0 || device->mig_mode)
+        return NOT_SUPPORTED;
+    if (!path || !gpu_group_of(path, group, &inode))
+        return INVALID_ARGUMENT;
+    *limit = limit_of(group, inode, handle->device);
+    return *limit ? SUCCESS : INSUFFICIENT_RESOURCES;
+}
+EXPORT int nvmlDeviceSetMemoryLimits_v1(const struct handle *handle, const struct set_limits *limits)
+{
+    struct gpu_limit *limit;
+    int failed = find_limit(handle, limits->name_space, &limit);
+    if (failed)
+        return failed;
+    if (geteuid())
+        return NO_PERMISSION;
+    if (limits->soft > limits->hard)
+        return INVALID_ARGUMENT;
+    limit->soft = limits->soft;
+    limit->hard = limits->hard;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMemoryLimits_v1(const struct handle *handle, struct get_limits *limits)
+{
+    struct gpu_limit *limit;
+    int failed = find_limit(handle, limits->name_space, &limit);
+    if (failed)
+        return failed;
+    limits->soft = limit->soft;
+    limits->hard = limit->hard;
+    limits->used = gpu_group_used(state, handle->device, limit->group);
     return SUCCESS;
 }
 

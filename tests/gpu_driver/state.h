@@ -28,13 +28,15 @@
 #include <unistd.h>
 
 #define GPU_STATE_MAGIC 0x5550474c45525243ULL /* "CRRELGPU" */
-#define GPU_STATE_VERSION 1
+#define GPU_STATE_VERSION 2
 #define GPU_STATE_LOCKS 0x40000000L /* offset of the first lock byte, beyond the end of the file */
 #define GPU_DEVICES 16
 #define GPU_PROCESSES 256
 #define GPU_LINKS 18
 #define GPU_MIGS 8
 #define GPU_XIDS 32
+#define GPU_LIMITS 64
+#define GPU_GROUP 192
 
 struct gpu_link {
     uint32_t active;           /* 1: the link is up */
@@ -123,7 +125,17 @@ struct gpu_process {
     uint32_t listed;           /* 1: made by a test, belongs to no process */
     uint64_t launches;         /* kernels started (atomic) */
     uint64_t allocations;      /* calls of allocating functions (atomic) */
+    char group[GPU_GROUP];     /* its control group of version 2; empty: none */
     struct gpu_process_use use[GPU_DEVICES];
+};
+
+struct gpu_limit {             /* limits.h */
+    uint64_t inode;            /* of the folder of the group; 0: the entry is free */
+    uint64_t soft;
+    uint64_t hard;             /* 2**64 - 1: none */
+    uint32_t device;
+    uint32_t reserved;
+    char group[GPU_GROUP];
 };
 
 struct gpu_state {
@@ -136,8 +148,11 @@ struct gpu_state {
     uint64_t allocation_ns;    /* how long a call that allocates or frees takes; 0: no delay */
     uint32_t fail_allocations; /* so many of the next allocations fail with error 2 (atomic) */
     uint32_t unprivileged;     /* of a divided device, processes and memory are told by instance only */
+    uint32_t limits_answer;    /* NVML's answer to calls about limits: 0: it has such; 3: it does not */
+    uint32_t reserved;
     struct gpu_device devices[GPU_DEVICES];
     struct gpu_process processes[GPU_PROCESSES];
+    struct gpu_limit limits[GPU_LIMITS];
 };
 
 /* The mapped state and its descriptor, or NULL. Never unmapped and never closed. */

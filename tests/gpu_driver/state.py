@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Self
 
 MAGIC = 0x5550474C45525243
-VERSION = 1
+VERSION = 2
 DEVICES, PROCESSES, LINKS, MIGS, XIDS = 16, 256, 18, 8, 32
+LIMITS, GROUP = 64, 192
+NOT_SUPPORTED = 3
 NONE = 0xFFFFFFFF  # no GPU instance
 MIB = 1024 * 1024
 
@@ -136,7 +138,16 @@ class Process(ctypes.Structure):
         ("listed", U32),
         ("launches", U64),
         ("allocations", U64),
+        ("group", ctypes.c_char * GROUP),
         ("use", ProcessUse * DEVICES),
+    )
+
+
+class Limit(ctypes.Structure):
+    _fields_ = (
+        *((name, U64) for name in ("inode", "soft", "hard")),
+        *((name, U32) for name in ("device", "reserved")),
+        ("group", ctypes.c_char * GROUP),
     )
 
 
@@ -153,8 +164,11 @@ class Layout(ctypes.Structure):
         ("allocation_ns", U64),
         ("fail_allocations", U32),
         ("unprivileged", U32),
+        ("limits_answer", U32),
+        ("reserved", U32),
         ("devices", Device * DEVICES),
         ("processes", Process * PROCESSES),
+        ("limits", Limit * LIMITS),
     )
 
 
@@ -184,7 +198,7 @@ class GpuState:
         layout = state.layout
         layout.magic, layout.version, layout.size = MAGIC, VERSION, ctypes.sizeof(Layout)
         layout.device_count, layout.driver_version = devices, 13000
-        layout.driver = b"580.95.05"
+        layout.driver, layout.limits_answer = b"580.95.05", NOT_SUPPORTED
         for index in range(devices):
             device = layout.devices[index]
             device.uuid = f"GPU-00000000-0000-0000-0000-{index:012d}".encode()
@@ -218,6 +232,18 @@ class GpuState:
         use.memory_used, use.sm_percent, use.sampled_us = memory, sm_percent, sampled_us
         use.gpu_instance, use.contexts = gpu_instance, 1
         slot.listed, slot.pid = 1, pid
+
+    def has_limits(self, answer: int = 0) -> None:
+        """Be a driver that limits memory by control group, or answers so to the calls for it."""
+        self.layout.driver, self.layout.limits_answer = b"615.71.05", answer
+
+    def limits(self) -> dict[tuple[str, int], int]:
+        """The hard limits that are set: bytes by the path of the group and the device."""
+        return {
+            (one.group.decode(), one.device): one.hard
+            for one in self.layout.limits
+            if one.inode and one.hard != 2**64 - 1
+        }
 
     def report_xid(
         self, device: int, code: int, *, gpu_instance: int = NONE, compute_instance: int = NONE

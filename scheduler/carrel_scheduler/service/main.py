@@ -341,13 +341,17 @@ async def _serve_machine(
 ) -> None:
     # The sandbox of local processes is not installed where all work is pods.
     from carrel_scheduler.engines.files.local import LocalFiles
+    from carrel_scheduler.engines.local.cgroups import find_limiter
     from carrel_scheduler.engines.local.engine import LocalEngine
-    from carrel_scheduler.engines.local.gpu_memory import GpuMemory
+    from carrel_scheduler.engines.local.gpu_memory import DriverLimits, GpuMemory
     from carrel_scheduler.engines.local.launch import TaskOptions
     from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 
     root = settings.state_dir / "engine"
-    gpu_memory = GpuMemory(enabled=settings.gpu_memory_enforcement != "off")
+    limiter = find_limiter(root)
+    gpu_memory = GpuMemory(
+        enabled=settings.gpu_memory_enforcement != "off", driver=DriverLimits(limiter)
+    )
     engine = LocalEngine(
         root,
         socket.gethostname(),
@@ -358,6 +362,7 @@ async def _serve_machine(
         options=TaskOptions(user_namespaces=settings.user_namespaces, images=settings.images),
         namespaces=None if settings.network is None else NetworkNamespaces(settings.network),
         gpu_memory=gpu_memory,
+        limiter=limiter,
     )
     mig = await _divided_gpus(settings, engine)
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name, mig=mig)

@@ -40,6 +40,12 @@ class LocalEngines:
         self._open.append(engine)
         return engine
 
+    async def open_limited(self, **given: Any) -> LocalEngine:
+        """Open another engine over the folder, with ways of its own to limit tasks."""
+        engine = LocalEngine(self.root, self.node, **given)
+        self._open.append(engine)
+        return engine
+
     async def lose(self, task: TaskSpec) -> None:
         """Kill a task's supervisor, which nobody but a crash of the machine does."""
         wanted = self.folder(task.id.workload_uid, task.id.index, task.id.attempt)

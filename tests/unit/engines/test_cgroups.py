@@ -115,6 +115,18 @@ def test_version_2_at_the_top(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
+def test_version_2_lets_tasks_have_limits_of_gpu_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "_controllers", lambda _: {"cpu", "memory", "dmem"})
+    limiter = find_limiter(ROOT, system=version_2(tmp_path), own="0::/user/scope\n")
+    base = tmp_path / cgroups.base_name(ROOT)
+    for group in (tmp_path, base):
+        assert (group / "cgroup.subtree_control").read_text() == "+dmem"
+    assert limiter.unified("w1-0-0") == base / "w1-0-0"
+
+
+@pytest.mark.usefixtures("kernel")
 def test_version_2_in_a_delegated_group_moves_its_processes_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

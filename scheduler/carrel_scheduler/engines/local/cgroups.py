@@ -107,6 +107,27 @@ class Limiter:
         file = "memory.oom_control" if self._version == 1 else "memory.events"
         return Groups(list(map(str, there.values())), [str(memory / file)] if memory else [])
 
+    def unified(self, task: str) -> Path | None:
+        """The task's control group of version 2, there or not; ``None`` where tasks have none."""
+        base = self._bases.get("unified")
+        return None if base is None else base / task
+
+    @contextlib.contextmanager
+    def without_processes(self) -> Iterator[Path | None]:
+        """A control group of version 2 for a trial, removed at the end; see ``unified``.
+
+        Raises ``OSError``.
+        """
+        base = self._bases.get("unified")
+        if base is None:
+            yield None
+            return
+        folder = self._make_group(base, f"trial-{os.getpid()}")
+        try:
+            yield folder
+        finally:
+            folder.rmdir()
+
     def close(self) -> None:
         """Remove the folders above the tasks' groups, unless they still have tasks."""
         for base in self._bases.values():
@@ -156,6 +177,7 @@ def _version_2(system: Path, name: str, own: str) -> Limiter:
         try:
             _enable(parent, delegated=parent == delegated and parent != system)
             _make_base(parent / name, 2)
+            _enable_device_memory(parent / name)  # of an earlier version it is without
         except OSError as error:
             refusal = f"{error.filename}: {error.strerror}"
             continue
@@ -181,14 +203,25 @@ def _enable(group: Path, *, delegated: bool) -> None:
     """Let subgroups have limits; processes of a delegated group move into a leaf first."""
     enabled = (group / "cgroup.subtree_control").read_text().split()
     wanted = ["cpu", "memory", *({"pids"} & _controllers(group))]
-    if set(wanted) <= set(enabled):
-        return
-    if delegated:
-        leaf = group / "carrel-service"
-        leaf.mkdir(exist_ok=True)
-        for pid in (group / "cgroup.procs").read_text().split():
-            (leaf / "cgroup.procs").write_text(pid)
-    (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
+    if not set(wanted) <= set(enabled):
+        if delegated:
+            leaf = group / "carrel-service"
+            leaf.mkdir(exist_ok=True)
+            for pid in (group / "cgroup.procs").read_text().split():
+                (leaf / "cgroup.procs").write_text(pid)
+        (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
+    _enable_device_memory(group)
+
+
+def _enable_device_memory(group: Path) -> None:
+    """Let subgroups have limits of GPU memory, which NVIDIA's driver sets (``dmem``, Linux 6.14).
+
+    Where the kernel has no such controller the driver counts by itself.
+    """
+    with contextlib.suppress(OSError):  # without it the driver refuses, which is told then
+        enabled = (group / "cgroup.subtree_control").read_text().split()
+        if "dmem" in _controllers(group) - set(enabled):
+            (group / "cgroup.subtree_control").write_text("+dmem")
 
 
 def _controllers(group: Path) -> set[str]:

@@ -29,7 +29,7 @@ from carrel_scheduler.engines.contract import (
 from carrel_scheduler.engines.local import task_state
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import describe_isolation
-from carrel_scheduler.engines.local.cgroups import find_limiter
+from carrel_scheduler.engines.local.cgroups import Limiter, find_limiter
 from carrel_scheduler.engines.local.gpu_memory import DriverMemory, GpuMemory
 from carrel_scheduler.engines.local.images.starting import ImageStarts
 from carrel_scheduler.engines.local.images.store import Image
@@ -64,6 +64,7 @@ class LocalEngine:
         namespaces: gives each account a network of its own; by default all share the machine's.
         options: of all tasks.
         gpu_memory: keeps fractions of GPUs within their memory.
+        limiter: makes the control groups of tasks; by default what the machine allows.
 
     Attributes:
         layout: of the state folder.
@@ -79,13 +80,15 @@ class LocalEngine:
         namespaces: NetworkNamespaces | None = None,
         options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
         gpu_memory: GpuMemory | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         self.layout = layout = StateLayout(root)
         layout.make()
         layout.sweep(clock())
         self._clock = clock
         self._accounts = accounts or Accounts(layout.accounts, layout.root / "homes")
-        self._limiter = find_limiter(layout.root)
+        self._limiter = limiter or find_limiter(layout.root)
+        self._gpu_memory = gpu_memory or GpuMemory()
         self._launcher = Launcher(
             layout,
             node_name,
@@ -93,7 +96,7 @@ class LocalEngine:
             self._limiter,
             namespaces,
             options,
-            gpu_memory or GpuMemory(),
+            self._gpu_memory,
         )
         self._mig_locks: dict[str, asyncio.Lock] = {}
         self._driver_memory = DriverMemory(layout.task)
@@ -140,7 +143,9 @@ class LocalEngine:
             if self._registry is None:
                 registry = Registry(self.layout, self._limiter, self._clock, self._changed)
                 try:
-                    await self._tidy_networks(await registry.scan())
+                    found = await registry.scan()
+                    await self._tidy_networks(found)
+                    await asyncio.to_thread(self._limit_again, found)
                 except BaseException:
                     registry.close()  # the next verb tries again with another
                     raise
@@ -157,6 +162,18 @@ class LocalEngine:
             await asyncio.to_thread(self._namespaces.keep, uids)
         except EngineError as error:
             log.warning("unused networks may remain: %s", error)
+
+    def _limit_again(self, tasks: Sequence[TaskStatus]) -> None:
+        """Have the driver limit the GPU memory of tasks that began without such a limit."""
+        for task in tasks:
+            if task.phase is TaskPhase.ENDED:
+                continue
+            try:
+                record = task_state.read_record(self.layout.task(task.id))
+            except (EngineError, OSError) as error:
+                log.warning("the part of a GPU of task %s is not known: %s", task.id, error)
+            else:
+                self._gpu_memory.limit_group(task.id, record.gpu_parts_mib)
 
     def _changed(self, status: TaskStatus) -> None:
         if self._registry is None:

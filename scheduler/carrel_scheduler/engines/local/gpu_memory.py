@@ -1,5 +1,9 @@
 """Fractions of GPUs: how a task is kept within its part of the memory (see ``node.limiter``).
 
+Where the driver limits memory by control group, the group of the task has its part as limit, too,
+which no program goes round (``node.memory_limits``). The limiter stays: it shows the part as the
+whole GPU, and counts managed memory, which the driver does not.
+
 In a sandbox the limiter's files are mounted where the task cannot change them, and the library is
 named in the task's ``/etc/ld.so.preload``, so every program loads it whatever its environment says.
 Where all work runs under the service's own account there are no mounts: the environment names
@@ -8,13 +12,15 @@ library and files, and a program that clears it is not limited.
 
 import logging
 import os
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec, TaskStatus
 from carrel_scheduler.engines.local.accounts import Account
+from carrel_scheduler.engines.local.cgroups import Limiter
 from carrel_scheduler.engines.local.task_state import write_whole
 from carrel_scheduler.node.contract import DeviceUse
 from carrel_scheduler.node.limiter.folder import (
@@ -25,21 +31,76 @@ from carrel_scheduler.node.limiter.folder import (
     write_overhead,
 )
 from carrel_scheduler.node.limiter.library import LIBRARY, NoLibrary, find_library
+from carrel_scheduler.node.memory_limits import GroupMemoryLimits, MemoryLimitError
 
 LOOKS: Final = 3
 PRELOAD: Final = Path("/etc/ld.so.preload")
-ENFORCED: Final = "Fractions of GPUs are kept within their part of the memory."
+ENFORCED: Final = "Fractions of GPUs are kept within their part of the memory by {}."
+LIMITER: Final = "the limiter"
+DRIVER: Final = "the driver's limit"
+VERSION_2: Final = "tasks have no control groups of version 2"
 OFF: Final = "Fractions of GPUs are not kept within their memory: that is switched off."
 _log = logging.getLogger(__name__)
 
 
+class DriverLimits:
+    """Limits of GPU memory that the driver keeps for the control groups of tasks.
+
+    Args:
+        groups: of the engine's tasks.
+        driver: sets the limits.
+    """
+
+    def __init__(self, groups: Limiter, driver: GroupMemoryLimits | None = None) -> None:
+        self._groups, self._driver = groups, driver or GroupMemoryLimits()
+        self._trial = threading.Lock()
+        self._available: bool | None = None
+        self.refusal = ""
+
+    def available(self) -> bool:
+        """Whether the driver has such limits; the first call tries it."""
+        with self._trial:
+            if self._available is None:
+                refusal = self._try()
+                self._available = not refusal
+                if refusal:
+                    _log.info("No limits of GPU memory by the driver: %s.", refusal)
+        return self._available
+
+    def _try(self) -> str:
+        try:
+            with self._groups.without_processes() as group:
+                if group is None:
+                    return VERSION_2
+                self._driver.try_with(group)
+        except (MemoryLimitError, OSError) as error:
+            return str(error)
+        return ""
+
+    def limit(self, task: TaskId, parts_mib: Mapping[str, int]) -> None:
+        """Limit a task to its part of each GPU; a refusal is logged."""
+        group = self._groups.unified(str(task))
+        if group is None or not group.is_dir() or not parts_mib or not self.available():
+            return
+        try:
+            for uuid, mib in parts_mib.items():
+                if self._driver.limit_of(group, uuid) != mib:
+                    self._driver.limit(group, uuid, mib)
+        except MemoryLimitError as error:
+            self.refusal = str(error)
+            _log.warning("GPU memory of task %s is not limited by the driver: %s", task, error)
+        else:
+            self.refusal = ""
+
+
 class GpuMemory:
-    """Prepares the limiter for tasks with a fraction of a GPU.
+    """Keeps tasks with a fraction of a GPU within their memory.
 
     Args:
         enabled: whether fractions are limited at all.
         find: where the library is; raises ``NoLibrary``. It is called once, and may compile.
         preload: the file in which the dynamic linker finds what every program loads.
+        driver: limits that the driver keeps, too; ``None``: none.
     """
 
     def __init__(
@@ -48,22 +109,46 @@ class GpuMemory:
         enabled: bool = True,
         find: Callable[[], Path] = find_library,
         preload: Path = PRELOAD,
+        driver: DriverLimits | None = None,
     ) -> None:
         self._find, self._preload = find, preload
         self._library: Path | None = None
-        self._refusal = "" if enabled else OFF
+        self._enabled, self._refusal = enabled, "" if enabled else OFF
+        self._driver = driver if enabled else None
         self._by_file = True
 
     def summary(self) -> str:
-        """Whether fractions are limited, for the admin; the first call may compile."""
-        if self._ready() is None:
+        """What limits fractions, for the admin; the first call may compile."""
+        by_driver = self._driver is not None and self._driver.available()
+        names = [LIMITER] * (self._ready() is not None) + [DRIVER] * by_driver
+        if not names:
             return self._refusal
-        return ENFORCED
+        text = ENFORCED.format(" and ".join(names))
+        if self._driver is not None and self._driver.refusal:
+            text += f" The driver refused its limit of a task: {self._driver.refusal}."
+        return text
+
+    def parts(self, task: TaskSpec) -> dict[str, int]:
+        """MiB that the task may have of each GPU, by UUID; none for whole and simulated GPUs."""
+        if not self._enabled or not task.gpu_memory_mib or task.mig_slots:
+            return {}
+        return dict.fromkeys(task.device_uuids, task.gpu_memory_mib)
 
     def applies(self, task: TaskSpec) -> bool:
-        """Whether the task is to be limited and can be; one of simulated GPUs is not."""
-        wanted = bool(task.gpu_memory_mib and task.device_uuids)
-        return wanted and self._ready() is not None
+        """Whether the task is to be limited and can be."""
+        if not self.parts(task):
+            return False
+        by_driver = self._driver is not None and self._driver.available()
+        return by_driver or self._ready() is not None
+
+    def limit_group(self, task: TaskId, parts_mib: Mapping[str, int]) -> None:
+        """Have the driver limit a task, whose control group is there, to its parts."""
+        if self._driver is not None:
+            self._driver.limit(task, parts_mib)
+
+    def _preloaded(self, task: TaskSpec) -> Path | None:
+        """The library for the task's programs; ``None`` where they load none."""
+        return self._ready() if self.parts(task) else None
 
     def _ready(self) -> Path | None:
         if self._library is None and not self._refusal:
@@ -74,16 +159,16 @@ class GpuMemory:
                     "Fractions of GPUs are scheduled, but not kept within their part of the memory:"
                     f" {error}."
                 )
-                _log.warning("%s", self._refusal)
+                _log.warning("The limiter of GPU memory is missing: %s.", error)
         return self._library
 
     def prepare(self, building: Path, task: TaskSpec, account: Account) -> None:
         """Write the limiter's files into the task's folder, where the task itself cannot go."""
-        if not self.applies(task):
+        if self._preloaded(task) is None:
             return
         folder = building / "gpu"
         folder.mkdir(mode=0o700)
-        limits = limits_text(dict.fromkeys(task.device_uuids, task.gpu_memory_mib))
+        limits = limits_text(self.parts(task))
         write_whole(folder / "limits", limits.encode(), mode=0o644)
         owner = None if account.shared else (account.uid, account.gid)
         prepare_usage(folder / "usage", owner)
@@ -112,8 +197,8 @@ class GpuMemory:
 
     def binds(self, task: TaskSpec, folder: Path) -> list[tuple[str, str, bool]]:
         """The mounts of the limiter in a task's sandbox: (source, target, read-only)."""
-        library = self._ready()
-        if library is None or not self.applies(task):
+        library = self._preloaded(task)
+        if library is None:
             return []
         own = folder.parent.resolve() / folder.name / "gpu"
         shown = [
@@ -127,8 +212,8 @@ class GpuMemory:
 
     def environment(self, task: TaskSpec, account: Account, folder: Path) -> dict[str, str]:
         """The variables that load the limiter where no file does."""
-        library = self._ready()
-        if library is None or not self.applies(task):
+        library = self._preloaded(task)
+        if library is None:
             return {}
         if account.shared:
             place = {"CARREL_GPU_LIMIT_FOLDER": str(folder / "gpu")}

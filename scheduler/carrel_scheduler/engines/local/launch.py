@@ -226,6 +226,7 @@ class Launcher:
             address=joined.address if joined else "",
             image=image.digest if image else "",
             mig_instance=instance.uuid if instance else "",
+            gpu_parts_mib=self._gpu_memory.parts(task),
         )
         write_whole(building / "task.json", msgspec.json.encode(record))
 
@@ -406,6 +407,7 @@ class Launcher:
         try:
             groups = self._limiter.make(task, self._options.most_processes)
             job.cgroups, job.oom_files = groups.folders, groups.oom_files
+            self._gpu_memory.limit_group(task.id, self._gpu_memory.parts(task))
             self._start_supervisor(job, folder, lock)
         except (EngineError, OSError):
             process_tree.remove_groups(self._limiter.find(str(task.id)).folders)

@@ -35,7 +35,10 @@ NEVER_RAN: Final = "it never ran: the scheduler was interrupted while starting i
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``task.json``: what a scheduler needs to adopt the task. No secrets."""
+    """``task.json``: what a scheduler needs to adopt the task. No secrets.
+
+    ``gpu_parts_mib`` is how much it may have of the memory of each GPU that it shares, by UUID.
+    """
 
     name: str
     project: str
@@ -51,6 +54,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     image: str = ""
     mig_instance: str = ""
+    gpu_parts_mib: dict[str, int] = {}
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
