@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from carrel.cli import units
+from carrel.errors import BadSetting
 from carrel_hub.front.traefik import Tls
 from carrel_hub.settings import OWN, Gpus
 from carrel_hub.sign_in import SignIn, read_secret
@@ -22,8 +24,7 @@ LOCALHOST: Final = "localhost"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 _HOST_NAME: Final = re.compile(r"(?=.{1,253}$)([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z]{2,63}")
 _ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]{0,62}")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?\Z", re.IGNORECASE)
-_MIB: Final = {"M": 1, "G": 1024, "T": 1024**2}
+MIB: Final = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,10 @@ def sign_in(file: Path | None, *, demo: bool) -> SignIn | None:
 
 def mebibytes(text: str, option: str) -> int:
     """A size in MiB, typed as ``24G``, ``24GiB`` or ``24576M``."""
-    match = _SIZE.match(text.strip())
-    if match is None:
-        raise StartupError(f"{option} is {text!r}; it should be a size such as 24G or 24576M.")
-    return round(float(match[1]) * _MIB[match[2].upper()])
+    try:
+        found = round(units.memory_bytes(text, option) / MIB)
+    except BadSetting as error:
+        raise StartupError(str(error)) from None
+    if not found:
+        raise StartupError(f"{option} {text!r} is less than 1 MiB; write 24G or 24576M.")
+    return found

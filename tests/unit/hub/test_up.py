@@ -71,7 +71,8 @@ def test_a_second_start_is_a_sentence(cli: typer.Typer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--gpu-memory", "lots"], "--gpu-memory is 'lots'; it should be a size such as 24G"),
+        (["--gpu-memory", "lots"], "--gpu-memory 'lots' is no amount of memory; write 512M or 4G."),
+        (["--gpu-memory", "24"], "--gpu-memory '24' is less than 1 MiB; write 24G or 24576M."),
         (["--tls-cert", "c.pem"], "--tls-cert and --tls-key belong together: give both."),
         (["--tls-cert", "c", "--tls-key", "k"], "are no certificate and its key (PEM): No such"),
         (["--tls-cert", "c", "--acme-domain", "x.org"], "exclude each other: choose one."),

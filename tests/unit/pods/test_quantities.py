@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
-    MOST,
     PodRefused,
     milli,
     milli_floor,
@@ -16,6 +15,7 @@ from carrel_scheduler.engines.kubernetes.pods.quantities import (
     pieces,
     pieces_floor,
 )
+from carrel_schema.text.quantities import MOST
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),

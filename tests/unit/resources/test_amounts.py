@@ -31,5 +31,5 @@ def test_what_is_written_is_read_back(number: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "8 GB", "-1", "Gi", "1e", "0x10", "1Gi "])
 def test_what_is_none_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"memory.*an amount such as"):
+    with pytest.raises(InvalidArgument, match=r"memory.*a quantity such as"):
         quantities.whole(text, "memory")

@@ -4,49 +4,36 @@ What is written reads back as the same number; a fraction of the least unit is r
 API server does.
 """
 
-import re
-from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Final
 
 from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_schema.text import quantities
 
-_SUFFIXES: Final = {
-    "": Decimal(1),
-    **{name: Decimal(10) ** power for name, power in (("n", -9), ("u", -6), ("m", -3))},
-    **{name: Decimal(1000) ** power for power, name in enumerate("kMGTPE", start=1)},
-    **{f"{name}i": Decimal(1024) ** power for power, name in enumerate("KMGTPE", start=1)},
-}
 _BINARY: Final = tuple((1024**power, f"{name}i") for power, name in enumerate("KMGTPE", start=1))
 PATTERN: Final = r"^[0-9]+([.][0-9]+)?([eE][0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?$"
-_FORM: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)([numkMGTPE]|[KMGTPE]i|)")
 _MILLI: Final = 1000
 
 Quantity = str | int | float
 
 
-def amount(given: Quantity, field: str) -> Decimal:
-    """The number of a quantity; raises ``InvalidArgument`` about ``field``."""
-    found = _FORM.fullmatch(str(given))
-    if found is None:
-        raise InvalidArgument(field, given, "an amount such as 2, 500m or 8Gi")
-    return Decimal(found[1]) * _SUFFIXES[found[2]]
+def _nanos(given: Quantity, field: str) -> int:
+    found = quantities.nanos(str(given))
+    if found is None or found < 0:
+        raise InvalidArgument(field, given, quantities.EXPECTED)
+    return found
 
 
 @lru_cache(1024)
 def milli(given: Quantity, field: str) -> int:
-    """Thousandths."""
-    return _whole(amount(given, field) * _MILLI)
+    """Thousandths. Raises ``InvalidArgument`` about ``field``."""
+    return quantities.milli(_nanos(given, field))
 
 
 @lru_cache(1024)
 def whole(given: Quantity, field: str) -> int:
-    """Whole units: bytes."""
-    return _whole(amount(given, field))
-
-
-def _whole(number: Decimal) -> int:
-    return int(number.to_integral_value(ROUND_CEILING))
+    """Whole units: bytes. Raises ``InvalidArgument`` about ``field``."""
+    return quantities.pieces(_nanos(given, field))
 
 
 def of_milli(number: int) -> str:
