@@ -25,7 +25,7 @@ from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, Work
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 
 PROJECTS = 20
@@ -126,7 +126,7 @@ def simulate(jobs: Sequence[TraceJob], hours: float, seed: int) -> tuple[Simulat
     for number in range(sum(QUOTAS) // GPUS_A_NODE):
         state.apply(NodeSet(f"node-{number:03}", GPUS_A_NODE, 64_000, 1_048_576))
     for project, quota in enumerate(QUOTAS):
-        amounts = Amounts(quota * MILLI, UNLIMITED, UNLIMITED)
+        amounts = ResourceVector(quota * MILLI, UNLIMITED, UNLIMITED)
         state.apply(QueueSet(f"project-{project:02}", amounts))
     run = Simulation(
         state, grace_seconds=GRACE_S, settles=False, before_plan=watch.plan, after_plan=watch.state

@@ -27,7 +27,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 
 NOW = 100_000.0
@@ -176,7 +176,7 @@ def _events(case: Case) -> Iterator[Event]:
     wanted = case.gpus * case.tasks * MILLI
     quotas = {**quotas, "claiming": wanted} if case.excess else {"q": UNLIMITED}
     for name, milli in quotas.items():
-        yield QueueSet(name, Amounts(milli, UNLIMITED, UNLIMITED))
+        yield QueueSet(name, ResourceVector(milli, UNLIMITED, UNLIMITED))
     for job in case.jobs:
         yield from _running(job)
     yield WorkloadQueued(

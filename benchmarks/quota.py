@@ -24,7 +24,7 @@ from benchmarks.simulation import Simulation
 from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint, Request
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines import gpu_models
@@ -58,7 +58,7 @@ def simulate(
         name = f"node-{number:04}"
         state.apply(NodeSet(name, GPUS_A_NODE, 64_000, 1_048_576, labels=labels))
     for name, milli in quotas(jobs, gpus).items():
-        state.apply(QueueSet(name, Amounts(milli, UNLIMITED, UNLIMITED)))
+        state.apply(QueueSet(name, ResourceVector(milli, UNLIMITED, UNLIMITED)))
     run = Simulation(state, grace_seconds=GRACE_S, batch_seconds=batch_s, settles=False)
     arrivals = iter(jobs)
 

@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 
 NOW = 1_000_000.0
 GPUS = 8
@@ -43,9 +43,9 @@ class Claim:
     gang: WorkloadQueued
 
 
-def quota(gpus: int) -> Amounts:
+def quota(gpus: int) -> ResourceVector:
     """GPUs that are guaranteed; CPU and memory are open."""
-    return Amounts(gpus * MILLI, UNLIMITED, UNLIMITED)
+    return ResourceVector(gpus * MILLI, UNLIMITED, UNLIMITED)
 
 
 def node(number: int) -> NodeSet:

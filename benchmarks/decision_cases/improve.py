@@ -25,7 +25,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import NodeConstraint, Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 
 PART = 10
 """One in so many running jobs would move; the nodes of the better type are so many times fewer."""
@@ -41,7 +41,7 @@ def full_type(nodes: int, tasks: int) -> tuple[Listing, list[str]]:
     count, gpus = nodes // PART, steady.GPUS
     names = [f"full-{number:05}" for number in range(count)]
     whole = Request(gpus=gpus, cpu_milli=steady.NODE_CPU)
-    owners = QueueSet("owners", Amounts(count * gpus * MILLI, UNLIMITED, UNLIMITED))
+    owners = QueueSet("owners", ResourceVector(count * gpus * MILLI, UNLIMITED, UNLIMITED))
     machines = [
         NodeSet(name, gpus, steady.NODE_CPU, steady.NODE_MEMORY, labels=((MODEL, FULL),))
         for name in names

@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.requests import NodeConstraint, Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 
 NOW = 1_000_000.0
 GPUS = 8
@@ -179,5 +179,5 @@ def _queues(nodes: int, held: Counter[str], rng: random.Random) -> list[QueueSet
     ]
 
 
-def _quota(gpu_milli: int) -> Amounts:
-    return Amounts(gpu_milli, UNLIMITED, UNLIMITED)
+def _quota(gpu_milli: int) -> ResourceVector:
+    return ResourceVector(gpu_milli, UNLIMITED, UNLIMITED)

@@ -50,6 +50,12 @@ class WhoAmI(Answer, frozen=True, kw_only=True):
     permissions: Sequence[str] = ()
 
 
+class Members(Answer, frozen=True, kw_only=True):
+    """The members of a project."""
+
+    users: Sequence[str] = ()
+
+
 class UploadedCode(Answer, frozen=True, kw_only=True):
     """The state of an uploaded folder.
 

@@ -6,6 +6,8 @@ The ledger keeps the rows, the REST API answers them, clients read them. Times a
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import msgspec
+
 from carrel_schema.answers import Answer
 from carrel_schema.constraints import (
     MOST_METRICS,
@@ -185,3 +187,10 @@ class Report(Reported, frozen=True, kw_only=True):
     """A job's report, and when it came."""
 
     at: float = 0.0
+
+
+class StudyLog(Answer, frozen=True, kw_only=True):
+    """Entries of a study's log in Optuna's journal format; ``next`` follows the last of them."""
+
+    entries: Sequence[msgspec.Raw] = ()
+    next: int = 0

@@ -27,7 +27,7 @@ READ_SECONDS: Final = 3.0
 
 
 @dataclass
-class _Shared:
+class _Sessions:
     """HTTP sessions of one event loop: ``calls`` to the scheduler, ``probes`` to workspaces."""
 
     calls: aiohttp.ClientSession
@@ -35,13 +35,13 @@ class _Shared:
     clients: dict[tuple[str, str], AsyncClient] = field(default_factory=dict)
 
 
-_SHARED: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDictionary()
+_SHARED: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sessions] = WeakKeyDictionary()
 
 
-def _shared() -> _Shared:
+def _shared() -> _Sessions:
     loop = asyncio.get_running_loop()
     if loop not in _SHARED:
-        _SHARED[loop] = _Shared(
+        _SHARED[loop] = _Sessions(
             calls=aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)),
             probes=aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, force_close=True),

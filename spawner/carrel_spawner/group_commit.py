@@ -19,7 +19,7 @@ COMMIT_WAIT_SECONDS: Final = 0.01
 Change = Callable[[], None]
 
 
-class _Waiting:
+class _WaitingChanges:
     """Changes that wait for the session's next commit."""
 
     def __init__(self, session: Session) -> None:
@@ -51,7 +51,7 @@ class _Waiting:
         self._made = []
 
 
-_WAITING: WeakKeyDictionary[Session, _Waiting] = WeakKeyDictionary()
+_WAITING: WeakKeyDictionary[Session, _WaitingChanges] = WeakKeyDictionary()
 
 
 async def keep(session: Any, change: Change) -> None:
@@ -60,7 +60,7 @@ async def keep(session: Any, change: Change) -> None:
     ``change`` is called again should a commit fail.
     """
     if session not in _WAITING:
-        _WAITING[session] = _Waiting(session)
+        _WAITING[session] = _WaitingChanges(session)
     if not await _WAITING[session].committed(change, COMMIT_WAIT_SECONDS):
         change()
         session.commit()

@@ -23,7 +23,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint, Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 
 NOW = 1_000_000.0
@@ -95,9 +95,9 @@ def _queue(queue: Json) -> QueueSet:
     )
 
 
-def _amounts(queue: Json, what: str) -> Amounts:
+def _amounts(queue: Json, what: str) -> ResourceVector:
     gpu, cpu, memory = (queue[r][what] for r in ("gpu", "cpu_milli", "memory_bytes"))
-    return Amounts(
+    return ResourceVector(
         UNLIMITED if gpu is None else round(gpu * MILLI),
         UNLIMITED if cpu is None else int(cpu),
         UNLIMITED if memory is None else int(memory),

@@ -136,7 +136,7 @@ async def test_pods_of_others_are_bound_told_and_evicted(
     target = BindTarget(where, "guest", uid, NODE, (0,), now, whom)
     await bind(scheduler, target, int(epoch(installed)))
     notes: Any = (await scheduler.get(PODS, "guest", where, type=Pod)).metadata.annotations
-    assert labels.read_counted(notes) == labels.Counted("speech", "grace")
+    assert labels.read_counted(notes) == labels.CountedGrouping("speech", "grace")
     victim = PodNotice(where, "guest", uid, "Reclaimed", "others want their own")
     await evict(scheduler, victim, 1.0, now=time.time)
     left = await scheduler.get(PODS, "guest", where, type=Pod)

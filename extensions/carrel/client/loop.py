@@ -118,7 +118,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-class _Shared:
+class _ProcessLoop:
     """The process's loop. A forked child has no such thread and gets a new one."""
 
     lock = threading.Lock()
@@ -127,20 +127,20 @@ class _Shared:
 
 def shared() -> BackgroundLoop:
     """The loop of this process, started when first asked for."""
-    with _Shared.lock:
-        if _Shared.loop is None:
-            _Shared.loop = BackgroundLoop()
-        return _Shared.loop
+    with _ProcessLoop.lock:
+        if _ProcessLoop.loop is None:
+            _ProcessLoop.loop = BackgroundLoop()
+        return _ProcessLoop.loop
 
 
 def _after_fork() -> None:
-    _Shared.lock = threading.Lock()
-    _Shared.loop = None
+    _ProcessLoop.lock = threading.Lock()
+    _ProcessLoop.loop = None
 
 
 def _at_exit() -> None:
-    if _Shared.loop is not None:
-        _Shared.loop.stop()
+    if _ProcessLoop.loop is not None:
+        _ProcessLoop.loop.stop()
 
 
 os.register_at_fork(after_in_child=_after_fork)

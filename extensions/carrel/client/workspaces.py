@@ -50,7 +50,7 @@ class WorkspaceServer(msgspec.Struct, frozen=True, kw_only=True):
         return urljoin(hub, self.url)
 
 
-class _User(msgspec.Struct, frozen=True, kw_only=True):
+class _HubUser(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     servers: dict[str, WorkspaceServer] = {}
 
@@ -102,13 +102,13 @@ class Workspaces:
 
     @cached_property
     def _user(self) -> str:
-        return self._client.loop.run(self._hub.ask("GET", "/user", _User)).name
+        return self._client.loop.run(self._hub.ask("GET", "/user", _HubUser)).name
 
     def all(self) -> list[WorkspaceServer]:
         """List the workspaces by name, stopped ones too; the default one only if it ever ran."""
         path = f"/users/{segment(self._user)}"
         found = self._client.loop.run(
-            self._hub.ask("GET", path, _User, parameters={"include_stopped_servers": "1"})
+            self._hub.ask("GET", path, _HubUser, parameters={"include_stopped_servers": "1"})
         )
         return [found.servers[name] for name in sorted(found.servers)]
 

@@ -192,7 +192,7 @@ def plain(value: object) -> str | float | bool:
     return str(value).replace("\0", "")[:MOST_PARAMETER_CHARACTERS]
 
 
-class _Own:
+class _ProcessReporter:
     """The reporter of this process; a forked child gets its own when it reports."""
 
     reporter: Reporter | None = None
@@ -200,16 +200,16 @@ class _Own:
 
 def reporter() -> Reporter:
     """The reporter of this process."""
-    if _Own.reporter is None:
+    if _ProcessReporter.reporter is None:
         task = present()
         sender = Sender(task.reports_url, task.token, merge) if task.reports_url else None
-        _Own.reporter = Reporter(sender, open_event_files(task, os.environ))
-    return _Own.reporter
+        _ProcessReporter.reporter = Reporter(sender, open_event_files(task, os.environ))
+    return _ProcessReporter.reporter
 
 
 def use_reporter(made: Reporter) -> None:
     """Have ``report`` use this reporter; that of a worker passes reports on to its trial."""
-    _Own.reporter = made
+    _ProcessReporter.reporter = made
 
 
 def report(
@@ -241,18 +241,18 @@ def latest() -> dict[str, Any]:
 
 def flush(seconds: float = 2.0) -> None:
     """Wait until everything reported was sent, at most ``seconds``."""
-    if _Own.reporter is not None:
-        _Own.reporter.flush(seconds)
+    if _ProcessReporter.reporter is not None:
+        _ProcessReporter.reporter.flush(seconds)
 
 
 def _end() -> None:
     flush(LAST_SECONDS)
-    if _Own.reporter is not None:
-        _Own.reporter.end(process_exit.succeeded())
+    if _ProcessReporter.reporter is not None:
+        _ProcessReporter.reporter.end(process_exit.succeeded())
 
 
 def _forget() -> None:
-    _Own.reporter = None
+    _ProcessReporter.reporter = None
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -267,7 +267,7 @@ class Trial:
         reporter().report(step, None, {self.metric: value})
 
 
-class _Own:
+class _ProcessLink:
     """The link of this process; a forked child gets its own."""
 
     link: TrialLink | None = None
@@ -275,7 +275,7 @@ class _Own:
 
 def use_link(link: TrialLink) -> None:
     """Have ``trial`` use this way to the scheduler; a worker's trials have another one."""
-    _Own.link = link
+    _ProcessLink.link = link
 
 
 def trial(**defaults: Any) -> Trial:
@@ -300,11 +300,11 @@ def trial(**defaults: Any) -> Trial:
     metric = env("CARREL_METRIC") or METRIC
     if not (number and url and token):
         return Trial(None, "", metric, {**defaults, **given}, None)
-    if _Own.link is None:
+    if _ProcessLink.link is None:
         where = f"{env('CARREL_PROJECT')}/{env('CARREL_WORKLOAD')}"
-        _Own.link = TrialLink(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
+        _ProcessLink.link = TrialLink(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
     experiment = env("CARREL_EXPERIMENT") or ""
-    return Trial(int(number), experiment, metric, {**defaults, **given}, _Own.link)
+    return Trial(int(number), experiment, metric, {**defaults, **given}, _ProcessLink.link)
 
 
 def _given(defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def _given(defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _forget() -> None:
-    _Own.link = None
+    _ProcessLink.link = None
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -5,7 +5,7 @@ so an old client keeps working. Times are epoch seconds; amounts carry their uni
 are counted as numbers (``0.5``).
 """
 
-from carrel.models.workload import Event, StudyLog, by_department
+from carrel.models.workload import Event, by_department
 from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts, QuotaFinding
 from carrel_schema.answers import DepartmentOut as Department
 from carrel_schema.answers import DeviceHolder as Holder
@@ -73,7 +73,6 @@ __all__ = [
     "StoredCheckpoint",
     "StoredCopy",
     "StoredFile",
-    "StudyLog",
     "Submitted",
     "Task",
     "TrainingLimits",

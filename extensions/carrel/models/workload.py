@@ -1,7 +1,6 @@
-"""The answers that only clients read: events of a stream, logs of studies, refusals."""
+"""The answers that only clients read: events of a stream."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -17,13 +16,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     workload: WorkloadOut
     report: Report | None = None
-
-
-class StudyLog(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of a study's log; ``next`` follows the last of them."""
-
-    entries: list[dict[str, Any]] = []
-    next: int = 0
 
 
 def by_department(projects: Iterable[ProjectOut]) -> list[tuple[str, list[ProjectOut]]]:

@@ -38,7 +38,7 @@ class KernelWatcher:
         """``changed`` is called when a kernel becomes busy or idle; ``manager`` is the server's."""
         self._manager, self._tracker = manager, tracker
         self._clock, self._changed = clock, changed
-        self._subscriptions: dict[str, _Subscription] = {}
+        self._subscriptions: dict[str, _KernelMessages] = {}
 
     def refresh(self) -> None:
         """Subscribe to new kernels, and drop those that ended."""
@@ -64,16 +64,16 @@ class KernelWatcher:
         for kernel_id in list(self._subscriptions):
             self._drop(kernel_id)
 
-    def _subscribe(self, kernel_id: str, kernel: Any) -> "_Subscription":
+    def _subscribe(self, kernel_id: str, kernel: Any) -> "_KernelMessages":
         def received(kind: str, parent: dict[str, Any], content: dict[str, Any]) -> None:
             with self._telling_changes():
                 record_message(self._tracker, kernel_id, kind, parent, content, self._clock())
 
         self._tracker.kernel_appeared(kernel_id)
-        subscription = self._subscriptions[kernel_id] = _Subscription(kernel, received)
+        subscription = self._subscriptions[kernel_id] = _KernelMessages(kernel, received)
         return subscription
 
-    def _compare(self, kernel_id: str, kernel: Any, known: "_Subscription") -> None:
+    def _compare(self, kernel_id: str, kernel: Any, known: "_KernelMessages") -> None:
         """Take over from the server's state what was not published."""
         busy = kernel.execution_state == "busy"
         seen = getattr(kernel, "last_activity", None) if busy else None
@@ -127,7 +127,7 @@ def _publishes(kernel: Any) -> bool:
     return bool(kernel.iopub_port) and getattr(kernel, "execution_state", None) is not None
 
 
-class _Subscription:
+class _KernelMessages:
     """A kernel's published messages, reduced to those that ``record_message`` understands."""
 
     KINDS = frozenset({"status", "execute_input"})

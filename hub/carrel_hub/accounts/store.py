@@ -42,7 +42,7 @@ class AccountError(Exception):
     """An account cannot be made, changed or found; the message says why."""
 
 
-class _File(msgspec.Struct):
+class _AccountFile(msgspec.Struct):
     version: int = 1
     accounts: dict[str, LocalAccount] = {}
     changes: list[AccountChange] = []
@@ -60,14 +60,14 @@ class AccountStore:
     def __init__(self, path: Path, actor: str = "", clock: Callable[[], float] = time.time) -> None:
         self.path, self._actor, self._clock = path, actor, clock
         self._seen: tuple[int, int, int] | None = None
-        self._file = _File()
+        self._file = _AccountFile()
 
     def all(self) -> dict[str, LocalAccount]:
         """Read the accounts by name. Raises ``AccountError`` when the file cannot be read."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            self._seen, self._file = None, _File()
+            self._seen, self._file = None, _AccountFile()
             return {}
         seen = (status.st_mtime_ns, status.st_size, status.st_ino)
         if seen != self._seen:
@@ -85,7 +85,7 @@ class AccountStore:
         check_name(name)
         hashed = _hashed(password)
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             if name in file.accounts:
                 raise AccountError(
                     f"There is already an account {name}. "
@@ -117,7 +117,7 @@ class AccountStore:
         check_name(name)
         token = secrets.token_urlsafe(24)
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             account = file.accounts.get(name)
             if account is None:
                 account = file.accounts[name] = LocalAccount(
@@ -137,7 +137,7 @@ class AccountStore:
             raise AccountError(BAD_LINK)
         hashed = _hashed(password)
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             account = file.accounts.get(name)
             if account is None or not hmac.compare_digest(account.invitation, _digest(token)):
                 raise AccountError(BAD_LINK)
@@ -156,7 +156,7 @@ class AccountStore:
     def revoke_invitation(self, name: str) -> None:
         """Let a link count no more. Raises ``AccountError`` when there is no such account."""
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             account = _known(file, name)
             account.invitation, account.invited_until = "", 0.0
 
@@ -165,7 +165,7 @@ class AccountStore:
     def set_admin(self, name: str, *, admin: bool) -> None:
         """Give or take the administrator's right; raises ``AccountError``, also for the last."""
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             account = _known(file, name)
             if not admin:
                 _check_not_last(file, name)
@@ -180,7 +180,7 @@ class AccountStore:
         """
         hashed = _hashed(password)
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             account = _known(file, name)
             account.password, account.invitation, account.invited_until = hashed, "", 0.0
             account.revoke = account.revoke or "sessions"
@@ -199,7 +199,7 @@ class AccountStore:
     def told(self, changes: Sequence[AccountChange]) -> None:
         """Mark changes as reported to the audit log. Raises ``AccountError``."""
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             file.changes = [one for one in file.changes if one not in changes]
 
         self._change(change)
@@ -210,21 +210,21 @@ class AccountStore:
         Raises ``AccountError``.
         """
 
-        def change(file: _File) -> None:
+        def change(file: _AccountFile) -> None:
             if file.accounts.get(name) == seen:
                 file.accounts[name] = msgspec.structs.replace(seen, joins=[], revoke="")
 
         self._change(change)
 
-    def _read(self) -> _File:
+    def _read(self) -> _AccountFile:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_File)
+            return msgspec.json.decode(self.path.read_bytes(), type=_AccountFile)
         except (OSError, msgspec.MsgspecError) as error:
             raise AccountError(f"The accounts file {self.path} cannot be read: {error}") from error
 
-    def _change(self, change: Callable[[_File], T]) -> T:
+    def _change(self, change: Callable[[_AccountFile], T]) -> T:
         with self._locked():
-            file = self._read() if self.path.exists() else _File()
+            file = self._read() if self.path.exists() else _AccountFile()
             before = copy.deepcopy(file.accounts) if self._actor else {}
             result = change(file)
             if self._actor:
@@ -246,7 +246,7 @@ class AccountStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _write(self, file: _File) -> None:
+    def _write(self, file: _AccountFile) -> None:
         replace_file(self.path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
 
 
@@ -278,13 +278,13 @@ def _hashed(password: str) -> str:
     return hash_password(password)
 
 
-def _known(file: _File, name: str) -> LocalAccount:
+def _known(file: _AccountFile, name: str) -> LocalAccount:
     if name not in file.accounts:
         raise AccountError(f"There is no account {name}.")
     return file.accounts[name]
 
 
-def _check_not_last(file: _File, name: str) -> None:
+def _check_not_last(file: _AccountFile, name: str) -> None:
     if not any(one.admin for other, one in file.accounts.items() if other != name):
         raise AccountError(f"{name} is the only admin; make somebody else one first.")
 
@@ -294,6 +294,6 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _remove(file: _File, name: str) -> None:
+def _remove(file: _AccountFile, name: str) -> None:
     _known(file, name)
     del file.accounts[name]

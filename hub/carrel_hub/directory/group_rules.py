@@ -35,7 +35,7 @@ class GroupRule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
     scope: str = ""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _RulesFile(msgspec.Struct, forbid_unknown_fields=True):
     groups: list[GroupRule] = []
 
 
@@ -73,7 +73,7 @@ class GroupRules:
 
     def _read(self) -> tuple[GroupRule, ...]:
         try:
-            file = msgspec.yaml.decode(self.path.read_bytes(), type=_File)
+            file = msgspec.yaml.decode(self.path.read_bytes(), type=_RulesFile)
         except (OSError, msgspec.MsgspecError) as error:
             raise GroupRuleError(
                 f"The table of groups {self.path} cannot be read: {error}"
@@ -83,7 +83,7 @@ class GroupRules:
         return tuple(file.groups)
 
     def _write(self, rules: Sequence[GroupRule]) -> None:
-        content = msgspec.yaml.encode(_File(sorted(rules, key=lambda rule: rule.group)))
+        content = msgspec.yaml.encode(_RulesFile(sorted(rules, key=lambda rule: rule.group)))
         replace_file(self.path, content)
 
 

@@ -14,7 +14,7 @@ from aiohttp.web import BaseRequest, Response
 from carrel_hub.front.origins import MAIN
 from carrel_hub.front.rules import host_of
 from carrel_hub.gateway.headers import from_same_origin, is_framed, wants_websocket
-from carrel_hub.gateway.identity import Principal, TokenReviewer
+from carrel_hub.gateway.identity import GatewayPrincipal, TokenReviewer
 from carrel_hub.gateway.responses import EarlyResponse, redirect, refuse, wants_page
 from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable
 from carrel_hub.gateway.settings import GatewaySettings
@@ -33,7 +33,7 @@ class RouteMatch:
         framed_by: the only other origin whose pages may show it in a frame; empty: not said.
     """
 
-    principal: Principal
+    principal: GatewayPrincipal
     workload: RoutedWorkload
     route: Route
     route_name: str
@@ -58,7 +58,7 @@ class AccessControl:
 
     async def principal(
         self, request: BaseRequest, *, framed: bool = False, uses_endpoints: bool = True
-    ) -> Principal:
+    ) -> GatewayPrincipal:
         """The principal of the request. Raises ``EarlyResponse`` and ``HubUnavailable``.
 
         Args:
@@ -141,7 +141,7 @@ class AccessControl:
             framed_by=self._servers_of(principal) if board else "",
         )
 
-    def _servers_of(self, principal: Principal) -> str:
+    def _servers_of(self, principal: GatewayPrincipal) -> str:
         """The origin of a visitor's own servers."""
         host = host_of(principal.name, self._origins.netloc, "user")
         return f"{self._origins.scheme}://{host}"
@@ -199,7 +199,7 @@ def _refuse_other_sites(request: BaseRequest) -> NoReturn:
     )
 
 
-def allowed(workload: RoutedWorkload, route: Route, principal: Principal) -> bool:
+def allowed(workload: RoutedWorkload, route: Route, principal: GatewayPrincipal) -> bool:
     """Whether a principal may use a route; its user always may, a task of another project never."""
     if principal.within is not None and principal.within != workload.project:
         return False
@@ -212,7 +212,7 @@ def allowed(workload: RoutedWorkload, route: Route, principal: Principal) -> boo
 
 def _authorize(
     request: BaseRequest,
-    principal: Principal,
+    principal: GatewayPrincipal,
     workload: RoutedWorkload | None,
     route_name: str,
     shown: str,

@@ -63,16 +63,16 @@ class LoadBalancer:
         first = self._turn % len(left)
         return min(left[first:] + left[:first], key=lambda one: busy.get(one.uid, 0))
 
-    def request(self, uid: str) -> "_Counted":
+    def request(self, uid: str) -> "_RequestCount":
         """A request to a workload, from when it comes until it is answered."""
-        return _Counted(self.in_flight, uid, self.changed, uid)
+        return _RequestCount(self.in_flight, uid, self.changed, uid)
 
     @contextmanager
     def at(self, uid: str, target: RouteTarget) -> Iterator[None]:
         """Count a request at a target inside the block."""
         busy = self._busy.setdefault(uid, Counter())
         try:
-            with _Counted(busy, target.uid, self.changed, uid):
+            with _RequestCount(busy, target.uid, self.changed, uid):
                 yield
         finally:
             if not busy and self._busy.get(uid) is busy:
@@ -105,7 +105,7 @@ class LoadBalancer:
                 del self._queues[uid]
 
 
-class _Counted:
+class _RequestCount:
     """A context manager, cheaper than one of a generator: one more as long as it lasts."""
 
     __slots__ = ("_changed", "_counts", "_key", "_uid")

@@ -34,13 +34,13 @@ class HubUnavailable(Exception):  # noqa: N818 - an outcome to handle
     """The Hub, or the scheduler for a task, did not answer: nobody knows whose token it is."""
 
 
-class _Task(msgspec.Struct):
+class _TaskIdentity(msgspec.Struct):
     user: str
     project: str
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
+class GatewayPrincipal:
     """An authenticated caller.
 
     Attributes:
@@ -72,12 +72,12 @@ class TokenReviewer:
         scheduler: Transport,
     ) -> None:
         self._settings, self._session, self._scheduler = settings, session, scheduler
-        self._known: TTLCache[bytes, Principal | None] = TTLCache(
+        self._known: TTLCache[bytes, GatewayPrincipal | None] = TTLCache(
             REMEMBER_AT_MOST, REMEMBER_SECONDS, timer=clock
         )
-        self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
+        self._asking: dict[bytes, asyncio.Task[GatewayPrincipal | None]] = {}
 
-    async def principal(self, token: str) -> Principal | None:
+    async def principal(self, token: str) -> GatewayPrincipal | None:
         """The principal of a token; ``None`` for an unknown one. Raises ``HubUnavailable``."""
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         try:
@@ -90,19 +90,19 @@ class TokenReviewer:
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _ask(self, key: bytes, token: str) -> Principal | None:
+    async def _ask(self, key: bytes, token: str) -> GatewayPrincipal | None:
         of_task = token.startswith(TASK_TOKEN)
         found = await (self._of_task(token) if of_task else self._of_hub(token))
         self._known[key] = found
         return found
 
-    async def _of_task(self, token: str) -> Principal | None:
+    async def _of_task(self, token: str) -> GatewayPrincipal | None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await self._scheduler.send(
                     "POST", "/gateway/tasks", body={"token": token}, repeatable=True
                 )
-            task = msgspec.json.decode(answer, type=_Task)
+            task = msgspec.json.decode(answer, type=_TaskIdentity)
         except ApiError as error:
             if error.status in (404, 422):
                 return None
@@ -110,11 +110,11 @@ class TokenReviewer:
         except (CarrelError, TimeoutError, msgspec.MsgspecError) as error:
             raise HubUnavailable("The scheduler does not answer") from error
         own = frozenset({task.project})
-        return Principal(
+        return GatewayPrincipal(
             task.user, is_user=True, projects=own, scopes=frozenset(), within=task.project
         )
 
-    async def _of_hub(self, token: str) -> Principal | None:
+    async def _of_hub(self, token: str) -> GatewayPrincipal | None:
         status, model = await self._call("/user", token)
         if status in (401, 403, 404):
             return None
@@ -128,7 +128,7 @@ class TokenReviewer:
         names = map(str, groups or ())
         projects = (one.removeprefix(GROUP_PREFIX) for one in names if one.startswith(GROUP_PREFIX))
         scopes = frozenset(map(str, model.get("scopes") or ()))
-        return Principal(name, is_user=is_user, projects=frozenset(projects), scopes=scopes)
+        return GatewayPrincipal(name, is_user=is_user, projects=frozenset(projects), scopes=scopes)
 
     async def _call(self, path: str, token: str) -> tuple[int, Mapping[str, Any]]:
         try:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import NOTHING, Request
-from carrel_scheduler.core.resources import OPEN, Amounts
+from carrel_scheduler.core.resources import OPEN, ResourceVector
 
 Devices = tuple[int, ...]
 Place = tuple[str, Devices, int]
@@ -130,8 +130,8 @@ class QueueSet:
     """
 
     name: str
-    quota: Amounts
-    limit: Amounts = OPEN
+    quota: ResourceVector
+    limit: ResourceVector = OPEN
     weight: tuple[int, int, int] | None = None
     rank: int = 0
     over_quota: bool = True

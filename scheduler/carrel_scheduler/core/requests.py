@@ -7,7 +7,7 @@ memory up to steps at the edge, or every workload becomes a class of its own.
 
 from dataclasses import dataclass
 
-from carrel_scheduler.core.resources import MILLI, Amounts
+from carrel_scheduler.core.resources import MILLI, ResourceVector
 
 HOST = "host"
 """The level and label key that stands for the single node, whatever labels nodes have."""
@@ -85,7 +85,7 @@ class Request:
     counted_milli: int = 0
 
     @classmethod
-    def of(cls, amounts: Amounts, where: NodeConstraint = ANYWHERE) -> "Request":
+    def of(cls, amounts: ResourceVector, where: NodeConstraint = ANYWHERE) -> "Request":
         """Whole GPUs, CPU and memory; ``gpu_milli`` is a multiple of 1000 or below it."""
         whole, share = divmod(amounts.gpu_milli, MILLI)
         return cls(

@@ -14,7 +14,7 @@ UNLIMITED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class ResourceVector:
     """An amount of each resource; ``UNLIMITED`` (-1) where a quota or limit is open."""
 
     gpu_milli: int = 0
@@ -26,7 +26,7 @@ class Amounts:
         return (self.gpu_milli, self.cpu_milli, self.memory_mib)
 
 
-OPEN: Final = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
+OPEN: Final = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
 """No bound on anything."""
 
 Triple = tuple[int, int, int]

@@ -32,7 +32,7 @@ from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.queues.headroom import Headroom
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
 from carrel_scheduler.core.reasons import Reason, Token
-from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import NONE, UNLIMITED, ResourceVector
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
@@ -360,10 +360,10 @@ def _other_rules(state: "Columns", reason: Reason) -> list[tuple[Remedy, QueueSe
     return []
 
 
-def _with(amounts: Amounts, place: int, value: int) -> Amounts:
+def _with(amounts: ResourceVector, place: int, value: int) -> ResourceVector:
     """The amounts with one at least so large."""
     gpu, cpu, memory = (
         amount if index != place or amount == UNLIMITED else max(amount, value)
         for index, amount in enumerate(amounts.as_tuple())
     )
-    return Amounts(gpu, cpu, memory)
+    return ResourceVector(gpu, cpu, memory)

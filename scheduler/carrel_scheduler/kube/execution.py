@@ -56,7 +56,7 @@ class CommandFailed(KubeError):  # noqa: N818 - an outcome to handle
     """The command could not be run; ``message`` says why, as that there is no such program."""
 
 
-class _Ending(msgspec.Struct, frozen=True):
+class _CommandStatus(msgspec.Struct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
@@ -64,7 +64,7 @@ class _Ending(msgspec.Struct, frozen=True):
     details: StatusDetails | None = None
 
 
-_ENDING: Final = msgspec.json.Decoder(_Ending)
+_ENDING: Final = msgspec.json.Decoder(_CommandStatus)
 _encode: Final = msgspec.json.Encoder().encode
 
 

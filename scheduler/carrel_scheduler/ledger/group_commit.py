@@ -222,13 +222,13 @@ def _unused_specs(dropped: ColumnElement[bool]) -> tuple[ColumnElement[bool], ..
     )
 
 
-class _Call(NamedTuple):
+class _PendingWrite(NamedTuple):
     write: Callable[[Transaction], Any]
     future: asyncio.Future[Any]
     actor: Actor | None
 
 
-class _Outcome(NamedTuple):
+class _WriteResult(NamedTuple):
     future: asyncio.Future[Any]
     result: Any
     error: Exception | None
@@ -253,7 +253,7 @@ class GroupCommit:
         self.recent, self._known = RecentCommits(), Identities()
         self.trouble, self.tells_of_objects = "", True
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[_PendingWrite | None] = SimpleQueue()
         self._closed = False
         # A daemon: what it has not committed was promised to nobody.
         self._thread = threading.Thread(target=self._serve, name="ledger-writer", daemon=True)
@@ -272,7 +272,7 @@ class GroupCommit:
             if self._closed:
                 raise LedgerClosed("the ledger was closed")
             future: asyncio.Future[T] = self._loop.create_future()
-            self._queue.put(_Call(write, future, ACTOR.get()))
+            self._queue.put(_PendingWrite(write, future, ACTOR.get()))
             try:
                 return await future
             except StorageFull:
@@ -297,12 +297,12 @@ class GroupCommit:
             except RuntimeError:
                 return  # the event loop has ended, and with it everybody who could be told
 
-    def _next_group(self) -> tuple[list[_Call], bool]:
+    def _next_group(self) -> tuple[list[_PendingWrite], bool]:
         """Wait for a call, then take along all that have arrived; true when it is the last.
 
         While the storage is full the group may be empty.
         """
-        group: list[_Call] = []
+        group: list[_PendingWrite] = []
         try:
             call = self._queue.get(timeout=ROOM_SECONDS if self.trouble else None)
             while call is not None:
@@ -314,7 +314,7 @@ class GroupCommit:
             return group, False
         return group, True
 
-    def _commit(self, group: Sequence[_Call]) -> tuple[list[_Outcome], Commit | None]:
+    def _commit(self, group: Sequence[_PendingWrite]) -> tuple[list[_WriteResult], Commit | None]:
         """The result of each call, and whether watches have to be woken."""
         try:
             with self._engine.begin() as connection:
@@ -328,7 +328,7 @@ class GroupCommit:
         except BaseException as error:  # noqa: BLE001 - the callers' error, all of them are told
             failure = failed("writing", error)
             self._note(failure)
-            return [_Outcome(call.future, None, failure) for call in group], None
+            return [_WriteResult(call.future, None, failure) for call in group], None
         self._note(None)
         return outcomes, news
 
@@ -344,7 +344,7 @@ class GroupCommit:
                 log.error("%s", failure)
         self.trouble = "" if failure is None else str(failure)
 
-    def _deliver(self, outcomes: Iterable[_Outcome], news: Commit | None) -> None:
+    def _deliver(self, outcomes: Iterable[_WriteResult], news: Commit | None) -> None:
         if news is not None:
             self.recent.add(news)
             self._notifier.announce()
@@ -357,7 +357,7 @@ class GroupCommit:
                 future.set_exception(error)
 
 
-def _attempt(transaction: Transaction, call: _Call) -> _Outcome:
+def _attempt(transaction: Transaction, call: _PendingWrite) -> _WriteResult:
     mark = transaction.mark()
     transaction.actor = call.actor
     transaction.connection.exec_driver_sql("SAVEPOINT one_call")
@@ -371,7 +371,7 @@ def _attempt(transaction: Transaction, call: _Call) -> _Outcome:
         transaction.rewind(mark)
         result, error = None, _refusal(raised)
     transaction.connection.exec_driver_sql("RELEASE SAVEPOINT one_call")
-    return _Outcome(call.future, result, error)
+    return _WriteResult(call.future, result, error)
 
 
 def _refusal(error: Exception) -> Exception:

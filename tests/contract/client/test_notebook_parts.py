@@ -204,7 +204,7 @@ def test_the_order_is_read_from_the_tasks_folder(tmp_path: Path) -> None:
 def test_progress_is_a_whole_report_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CARREL_TASK_TOKEN", "CARREL_EVENTS_DIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(report._Own, "reporter", None)
+    monkeypatch.setattr(report._ProcessReporter, "reporter", None)
     progress = NotebookProgress(4, "/out.ipynb", 2)
     problem = NotebookProblem("cell_failed", "Cell 3 of 4 failed: X")
     progress.failed(problem, 2)

@@ -15,7 +15,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.requests import ANYWHERE, HOST, IN_GROUP, NodeConstraint, Request
-from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import OPEN, UNLIMITED, ResourceVector
 from carrel_scheduler.core.settings import Settings, Strategy
 
 GIB = 1024
@@ -97,10 +97,10 @@ def random_queue(
     """Rules of a queue."""
     cpu = dice.choice((UNLIMITED, UNLIMITED, 16_000))
     memory = dice.choice((UNLIMITED, UNLIMITED, 64 * GIB))
-    limit = Amounts(dice.choice((2, 4, 6)) * 1000, UNLIMITED, UNLIMITED)
+    limit = ResourceVector(dice.choice((2, 4, 6)) * 1000, UNLIMITED, UNLIMITED)
     return QueueSet(
         name,
-        Amounts(dice.choice((0, 1000, 1500, 2000, 4000, UNLIMITED)), cpu, memory),
+        ResourceVector(dice.choice((0, 1000, 1500, 2000, 4000, UNLIMITED)), cpu, memory),
         limit if dice.random() < 0.25 else OPEN,
         weight=dice.choice((None, None, (1000, 1000, 1000), (3000, 1000, 1000))),
         rank=dice.choice((0, 0, 0, 1)),

@@ -7,7 +7,7 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.usage import QueueUsage
-from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts, Triple
+from carrel_scheduler.core.resources import OPEN, UNLIMITED, ResourceVector, Triple
 
 OPEN_HOST = (UNLIMITED, UNLIMITED)
 TOTAL_HOST = (64_000, 256 * 1024)
@@ -32,8 +32,8 @@ def queue(name: str, quota: float, parent: str = "", **more: Any) -> QueueSet:
     )
 
 
-def bound(amount: float) -> Amounts:
-    return Amounts(UNLIMITED if amount < 0 else round(amount * 1000), *OPEN_HOST)
+def bound(amount: float) -> ResourceVector:
+    return ResourceVector(UNLIMITED if amount < 0 else round(amount * 1000), *OPEN_HOST)
 
 
 def columns(*queues: QueueSet) -> QueueColumns:

@@ -23,7 +23,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.requests import NodeConstraint, Request
-from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, ResourceVector
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import JobInfo
@@ -40,8 +40,8 @@ def queue(
     name: str, gpus: float = UNLIMITED, *, limit: float | None = None, **more: Any
 ) -> QueueSet:
     """A queue that guarantees so many GPUs; CPU and memory are open."""
-    quota = Amounts(_milli(gpus), UNLIMITED, UNLIMITED)
-    bound = OPEN if limit is None else Amounts(_milli(limit), UNLIMITED, UNLIMITED)
+    quota = ResourceVector(_milli(gpus), UNLIMITED, UNLIMITED)
+    bound = OPEN if limit is None else ResourceVector(_milli(limit), UNLIMITED, UNLIMITED)
     return QueueSet(name, quota, bound, **more)
 
 

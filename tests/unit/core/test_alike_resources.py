@@ -23,7 +23,7 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.core.settings import Settings
 from unit.core.runs import Run
 
@@ -34,10 +34,10 @@ UNIT = 1000
 Told = list[object]
 
 
-def amounts(resource: int, value: int) -> Amounts:
+def amounts(resource: int, value: int) -> ResourceVector:
     parts = [UNLIMITED] * 3
     parts[resource] = value
-    return Amounts(*parts)
+    return ResourceVector(*parts)
 
 
 def asking(resource: int) -> Request:
@@ -144,8 +144,8 @@ def mixed(seed: int, places: tuple[int, int, int]) -> Iterator[Told]:
 
     run = Run(
         NodeSet("n", dice.randint(4, 9), *three((5, 7, 8, 11))[1:]),
-        *(replace(rule, quota=Amounts(*three((0, 1, 2, 3), spread=400)),
-                  limit=Amounts(*three((5, 6, 99))), weight=three((1, 2, 3)))
+        *(replace(rule, quota=ResourceVector(*three((0, 1, 2, 3), spread=400)),
+                  limit=ResourceVector(*three((5, 6, 99))), weight=three((1, 2, 3)))
           for rule in rules(dice, 0, borrowing=True)),
         settings=Settings(usage_factor_millionths=dice.choice((0, 1_000_000))),
         checked=False,

@@ -23,13 +23,13 @@ from carrel_scheduler.core.events import (
     WorkloadRemoved,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.resources import OPEN, Amounts
+from carrel_scheduler.core.resources import OPEN, ResourceVector
 from carrel_scheduler.core.state import State
 from unit.core.runs import fingerprint
 from unit.core.situations import asking, node, queue, running, state_of, training
 
 MOST = 1 << 50
-RULE = QueueSet("r", Amounts(0, 0, 0), OPEN)
+RULE = QueueSet("r", ResourceVector(0, 0, 0), OPEN)
 LEAF = Group(requests=(asking(1),) * 2)
 
 
@@ -54,7 +54,7 @@ def state() -> State:
 
 
 ALLOWED: list[Event] = [
-    replace(RULE, quota=Amounts(-1, MOST, 0), limit=Amounts(MOST, -1, 0)),
+    replace(RULE, quota=ResourceVector(-1, MOST, 0), limit=ResourceVector(MOST, -1, 0)),
     replace(RULE, weight=(0, MOST, 1)),
     replace(RULE, preempt_min_runtime_s=0.0, reclaim_min_runtime_s=0.0),
     UsageSeen("a", (0, 1, MOST)),
@@ -87,10 +87,10 @@ def test_the_last_allowed_value_is_taken(state: State, event: Event) -> None:
 
 REFUSED: list[tuple[Event, str, str]] = [
     (replace(RULE, name=""), "bad_name", "name"),
-    (replace(RULE, quota=Amounts(-2, 0, 0)), "bad_amount", "quota"),
-    (replace(RULE, quota=Amounts(0, 0, MOST + 1)), "bad_amount", "quota"),
-    (replace(RULE, limit=Amounts(0, -2, 0)), "bad_amount", "limit"),
-    (replace(RULE, limit=Amounts(0, MOST + 1, 0)), "bad_amount", "limit"),
+    (replace(RULE, quota=ResourceVector(-2, 0, 0)), "bad_amount", "quota"),
+    (replace(RULE, quota=ResourceVector(0, 0, MOST + 1)), "bad_amount", "quota"),
+    (replace(RULE, limit=ResourceVector(0, -2, 0)), "bad_amount", "limit"),
+    (replace(RULE, limit=ResourceVector(0, MOST + 1, 0)), "bad_amount", "limit"),
     (replace(RULE, weight=(1, 1)), "bad_amount", "weight"),  # type: ignore[arg-type]
     (replace(RULE, weight=(0, -1, 0)), "bad_amount", "weight"),
     (replace(RULE, weight=(0, 0, MOST + 1)), "bad_amount", "weight"),

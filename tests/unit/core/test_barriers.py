@@ -8,7 +8,7 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.usage import permanent_violation
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector, Triple
 from unit.core.queue_trees import columns, gpus, hold, queue, queue_usage
 
 
@@ -81,7 +81,9 @@ def test_of_several_rules_of_a_queue_the_limit_comes_first() -> None:
 
 
 def test_a_resource_that_is_not_asked_for_never_stands_in_the_way() -> None:
-    built = columns(QueueSet("a", Amounts(9000, 1000, UNLIMITED), Amounts(9000, 1000, UNLIMITED)))
+    built = columns(
+        QueueSet("a", ResourceVector(9000, 1000, UNLIMITED), ResourceVector(9000, 1000, UNLIMITED))
+    )
     built.add(Sum.USED, 0, (0, 5000, 0))
     built.add(Sum.FIXED, 0, (0, 5000, 0))
     assert blocked(built, "a", gpus(1), fixed=True) is None

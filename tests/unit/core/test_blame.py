@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
 from carrel_scheduler.core.explaining.impossible import limiting_resource
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import Reason, Token
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from unit.core.situations import node, queue, state_of, training, workspace
 
 NAMES = ("gpu", "cpu", "memory")
@@ -91,7 +91,7 @@ def test_a_finite_quota_of_what_is_short_is_blamed(resource: str) -> None:
     one = (1000, 1) if resource == "cpu" else (1, 1000)
     total = (2000, 100) if resource == "cpu" else (100_000, 2000)
     bounds = (1500, UNLIMITED) if resource == "cpu" else (UNLIMITED, 1500)
-    quota = Amounts(UNLIMITED, *bounds)
+    quota = ResourceVector(UNLIMITED, *bounds)
     found = reason_of(
         "more",
         NodeSet("n", 4, *total),
@@ -127,8 +127,8 @@ def test_what_gives_way_is_told_in_what_was_short() -> None:
     found = reason_of(
         "claim",
         NodeSet("n", 4, 2000, 1 << 20),
-        QueueSet("a", Amounts(0, 0, 0)),
-        QueueSet("b", Amounts(4000, 2000, UNLIMITED)),
+        QueueSet("a", ResourceVector(0, 0, 0)),
+        QueueSet("b", ResourceVector(4000, 2000, UNLIMITED)),
         *placed(asks(training("x", "a", 0), 2000)),
         asks(training("claim", "b"), 2000),
     )
@@ -166,7 +166,9 @@ def _situation(seed: int) -> list[Any]:
         quota = [dice.choice((UNLIMITED, most, most // 2)) for most in (4000, 8000, 16384)]
         limit = [dice.choice((UNLIMITED, UNLIMITED, most)) for most in (6000, 12000, 24576)]
         borrow = dice.random() < 0.8
-        events.append(QueueSet(name, Amounts(*quota), Amounts(*limit), over_quota=borrow))
+        events.append(
+            QueueSet(name, ResourceVector(*quota), ResourceVector(*limit), over_quota=borrow)
+        )
     for number in range(14):
         make = workspace if dice.random() < 0.3 else training
         more = {"cpu": dice.choice((1, 2, 4)), "memory_gib": dice.choice((1, 2, 8))}
@@ -211,7 +213,7 @@ def _with_rights(event: Event, reason: Reason, resource: int, owner: str) -> Eve
     amounts = list((event.limit if which == "limit" else event.quota).as_tuple())
     assert amounts[resource] != UNLIMITED, "an open bound is blamed"
     amounts[resource] = UNLIMITED
-    raised = Amounts(*amounts)
+    raised = ResourceVector(*amounts)
     return replace(event, limit=raised) if which == "limit" else replace(event, quota=raised)
 
 

@@ -23,7 +23,7 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
@@ -226,7 +226,7 @@ def test_quotas_bind_what_may_not_stop_and_limits_everything(
     """Quota 4 and limit 6 of `b`, where `m1` holds two of seven slots more than `j` and `i`."""
     mine = state.queues.slots["b"]
     others = int(state.queues.used[mine, 0]) - 500
-    state.queues.set(replace(state.queues.rule(mine), limit=Amounts(3500 + others, -1, -1)))
+    state.queues.set(replace(state.queues.rule(mine), limit=ResourceVector(3500 + others, -1, -1)))
     put(state, "i", share=share)
     found = [one for one in check(state) if one.startswith(("limits", "non_preemptible"))]
     expected = []

@@ -34,7 +34,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.scoring.value import FIRST
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.speculation import what_if
@@ -45,7 +45,7 @@ from unit.core.situations import searches_made
 from unit.core.stories import Story, advance
 
 GIB = 1024
-NO_GPU = Amounts(0, UNLIMITED, UNLIMITED)
+NO_GPU = ResourceVector(0, UNLIMITED, UNLIMITED)
 OTHER = WorkloadQueued("x", "x", "b", "user", 50, Preemptibility.YES, Request(gpus=1))
 
 
@@ -121,8 +121,8 @@ def crowded(dice: random.Random) -> Run:
     return run
 
 
-def amounts(gpus: int) -> Amounts:
-    return Amounts(gpus * MILLI, UNLIMITED, UNLIMITED)
+def amounts(gpus: int) -> ResourceVector:
+    return ResourceVector(gpus * MILLI, UNLIMITED, UNLIMITED)
 
 
 def workload(dice: random.Random, uid: str, queue: str, now: float = -1000.0) -> WorkloadQueued:

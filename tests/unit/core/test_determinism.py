@@ -25,7 +25,7 @@ from carrel_scheduler.core.events import (
     TopologySet,
     WorkloadQueued,
 )
-from carrel_scheduler.core.resources import MILLI, Amounts
+from carrel_scheduler.core.resources import MILLI, ResourceVector
 from carrel_scheduler.core.state import State
 from unit.core.dice import LEVELS, leaves_of, random_nodes, random_queues, random_workload
 from unit.core.runs import Run, fingerprint, text_of
@@ -101,7 +101,7 @@ class Facts:
         """The state after these facts in some order, with or without a past."""
         state = State()
         past: list[Event] = [NodeSet("zz", 8, 64_000, 1 << 18), NodeSet("aa", 2, 8_000, 1 << 14)]
-        gone = QueueSet("gone", Amounts(9 * MILLI, 0, 0))
+        gone = QueueSet("gone", ResourceVector(9 * MILLI, 0, 0))
         if detour:
             for fact in (past[0], gone, past[1], NodeRemoved("zz")):
                 state.apply(fact)

@@ -12,7 +12,7 @@ from carrel_scheduler.core.events import QueueSet, UsageSeen
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import OPEN, UNLIMITED, ResourceVector
 from unit.core.queue_trees import TOTAL_HOST, columns, fair, gpus, queue, queue_usage, want
 
 
@@ -112,7 +112,8 @@ def test_a_larger_remainder_comes_before_age() -> None:
 
 def test_every_resource_is_divided_alone() -> None:
     built = columns(
-        QueueSet("a", Amounts(2000, 1000, UNLIMITED)), QueueSet("b", Amounts(1000, 3000, 0))
+        QueueSet("a", ResourceVector(2000, 1000, UNLIMITED)),
+        QueueSet("b", ResourceVector(1000, 3000, 0)),
     )
     for name in ("a", "b"):
         built.add(Sum.WAITING, built.slot(name), (9000, 9001, 100))
@@ -321,7 +322,7 @@ def test_copies_may_share_a_division() -> None:
     for which, expected in ((built, 4000), (twin, 2000), (built, 4000)):
         division.update(which, total)
         assert division.fair[0][0] == expected
-    built.set(QueueSet("a", Amounts(1000), OPEN, (3000, 3000, 3000)))
+    built.set(QueueSet("a", ResourceVector(1000), OPEN, (3000, 3000, 3000)))
     want(built, "b", 9)
     division.update(built, total)
     assert [share[0] for share in division.fair] == [3000, 1000]

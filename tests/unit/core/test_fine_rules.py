@@ -6,7 +6,7 @@ from typing import Any
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import Event, QueueSet, TaskPlaced, TaskReleasing
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, training, workspace
 
@@ -51,7 +51,7 @@ def test_the_smaller_present_share_comes_first_where_both_would_end_equal() -> N
 
 def test_beyond_the_fair_share_of_one_resource_is_not_beyond_it() -> None:
     """`a` holds more than its share of the cores, but not of the GPUs."""
-    no_cpu = Amounts(1000, 0, UNLIMITED)
+    no_cpu = ResourceVector(1000, 0, UNLIMITED)
     order = plan_of(
         node("n", 8, cpu=10),
         QueueSet("a", no_cpu),
@@ -105,11 +105,11 @@ def test_a_lower_priority_gives_way_even_below_the_quota() -> None:
 
 
 def test_work_without_gpus_stays_while_work_with_gpus_is_enough() -> None:
-    nothing = Amounts(0, 0, UNLIMITED)
+    nothing = ResourceVector(0, 0, UNLIMITED)
     plan = plan_of(
         node("n", 2, cpu=4),
         QueueSet("a", nothing),
-        QueueSet("b", Amounts(2000, 4000, UNLIMITED)),
+        QueueSet("b", ResourceVector(2000, 4000, UNLIMITED)),
         *running(training("g1", "a", 1, created_at=1.0), "n", 0),
         *running(training("g2", "a", 1, created_at=2.0), "n", 1),
         *running(training("c", "a", 0, cpu=2, created_at=3.0), "n"),
@@ -207,11 +207,11 @@ def test_a_node_that_lost_capacity_is_cleared_by_what_it_lacks() -> None:
     """It reports fewer cores than are held: freeing them first makes up for what is missing."""
     one: dict[str, Any] = {"cpu": 2, "created_at": 1.0}
     shrunk = replace(node("n", 4, cpu=8), cpu_milli=5000)
-    nothing = Amounts(0, 0, UNLIMITED)
+    nothing = ResourceVector(0, 0, UNLIMITED)
     plan = plan_of(
         node("n", 4, cpu=8),
         QueueSet("a", nothing),
-        QueueSet("b", Amounts(4000, 8000, UNLIMITED)),
+        QueueSet("b", ResourceVector(4000, 8000, UNLIMITED)),
         *[event for n in range(4) for event in running(training(f"r{n}", "a", **one), "n", n)],
         shrunk,
         training("claim", "b", 1, cpu=3),

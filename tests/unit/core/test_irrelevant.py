@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 
 from carrel_scheduler.core.events import Event, NodeSet, QueueSet
-from carrel_scheduler.core.resources import OPEN, Amounts
+from carrel_scheduler.core.resources import OPEN, ResourceVector
 from unit.core.dice import beginning, leaves_of, random_settings, random_workload
 from unit.core.runs import Run, text_of
 
 IRRELEVANT: dict[str, list[Event]] = {
     "node": [NodeSet("n00", 0, 0, 0, schedulable=False), NodeSet("z", 0, 0, 0, draining=True)],
-    "queue": [QueueSet("aa", Amounts(0, 0, 0), OPEN, weight=(0, 0, 0), created_at=99.0)],
+    "queue": [QueueSet("aa", ResourceVector(0, 0, 0), OPEN, weight=(0, 0, 0), created_at=99.0)],
 }
 
 

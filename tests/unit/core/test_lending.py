@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.preemption.node_prefilter import in_reach, likely_nodes
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import NONE, UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.tasks import COLUMNS, PreemptibleUsage
 
@@ -31,8 +31,8 @@ def cluster() -> State:
     for number in range(NODES):
         state.apply(NodeSet(f"n{number}", 4, 16_000, 64_000))
     for number in range(QUEUES):
-        limit = Amounts(6000, UNLIMITED, UNLIMITED)
-        state.apply(QueueSet(f"q{number}", Amounts(3000, 8000, UNLIMITED), limit))
+        limit = ResourceVector(6000, UNLIMITED, UNLIMITED)
+        state.apply(QueueSet(f"q{number}", ResourceVector(3000, 8000, UNLIMITED), limit))
     return state
 
 

@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, QueueSet, TaskPlaced
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
 
@@ -18,8 +18,8 @@ def test_who_saved_lately_goes_although_younger_work_is_there(gpus: int) -> None
     """In the order of victims `young` would go first; it lost 60 seconds, `saved` 10."""
     events: list[Event] = [
         node("n", 2, cpu=8),
-        QueueSet("a", Amounts(0, 0, UNLIMITED)),
-        QueueSet("b", Amounts(2000, 4000, UNLIMITED)),
+        QueueSet("a", ResourceVector(0, 0, UNLIMITED)),
+        QueueSet("b", ResourceVector(2000, 4000, UNLIMITED)),
         *running(training("saved", "a", gpus, cpu=4, created_at=1.0), "n", *range(gpus), at=1.0),
         CheckpointSeen("saved", 90.0),
         *running(training("young", "a", gpus, cpu=4, created_at=30.0), "n", *range(1, 1 + gpus),

@@ -12,7 +12,7 @@ from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.order import ServiceOrder, VictimOrder, queue_key
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.usage import QueueUsage
-from carrel_scheduler.core.resources import Amounts, Triple
+from carrel_scheduler.core.resources import ResourceVector, Triple
 from unit.core.queue_trees import columns, gpus, queue, queue_usage
 
 
@@ -27,7 +27,7 @@ def first(stand: QueueUsage, **heads: float) -> str:
 
 def test_1_a_queue_beyond_its_fair_share_in_everything_comes_last() -> None:
     rules = [
-        QueueSet(name, Amounts(1000, 1000, 1000), weight=(0, 0, 0), rank=rank)
+        QueueSet(name, ResourceVector(1000, 1000, 1000), weight=(0, 0, 0), rank=rank)
         for name, rank in (("a", 9), ("b", 0))
     ]
     for amounts, expected in (((2000, 2000, 2000), "b"), ((2000, 2000, 1000), "a")):

@@ -20,7 +20,7 @@ from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import HOST, NodeConstraint
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from unit.core.said_plans import ROOM, WAITS, complaints, full, hold, start, stop
 from unit.core.situations import (
     NOW,
@@ -133,7 +133,7 @@ def test_limits_and_quotas_count_what_runs_and_what_is_held() -> None:
     assert complaints([*base, two], nominations=[hold("y", "n3", 3, 4)]) == broken
     stopping = [*base, TaskReleasing("v", 0), two]
     assert complaints(stopping, bindings=[start("y", "n3", 3, 4)]) == []
-    processors = Amounts(UNLIMITED, 2000, UNLIMITED)
+    processors = ResourceVector(UNLIMITED, 2000, UNLIMITED)
     small = [*CLUSTER, node("n3", 8), queue("d", 9, limit=9)]
     bounded = [*small, queue("e", 9), training("y", "e", 0, cpu=2), training("z", "e", 0, cpu=1)]
     bounded.append(queue("e", 9).__class__("e", processors, processors))

@@ -12,7 +12,7 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import QueueSet, UsageSeen
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.resources import Amounts, Triple
+from carrel_scheduler.core.resources import ResourceVector, Triple
 from unit.core.queue_trees import columns, gpus, hold, queue
 
 
@@ -141,9 +141,9 @@ def refused(built: QueueColumns, event: QueueSet) -> tuple[str, str]:
     ("change", "answer"),
     [
         ({"name": ""}, ("bad_name", "name")),
-        ({"quota": Amounts(-2)}, ("bad_amount", "quota")),
-        ({"limit": Amounts(0, 0, -7)}, ("bad_amount", "limit")),
-        ({"quota": Amounts(1 << 60)}, ("bad_amount", "quota")),
+        ({"quota": ResourceVector(-2)}, ("bad_amount", "quota")),
+        ({"limit": ResourceVector(0, 0, -7)}, ("bad_amount", "limit")),
+        ({"quota": ResourceVector(1 << 60)}, ("bad_amount", "quota")),
         ({"weight": (1, -1, 1)}, ("bad_amount", "weight")),
         ({"weight": (1, 1)}, ("bad_amount", "weight")),
         ({"created_at": float("nan")}, ("bad_time", "created_at")),

@@ -12,7 +12,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import NodeConstraint
-from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import OPEN, UNLIMITED, ResourceVector
 from carrel_scheduler.core.settings import Settings
 from unit.core.situations import (
     NOW,
@@ -241,7 +241,7 @@ def test_at_most_five_holders_largest_first() -> None:
 
 
 def test_the_quota_or_limit_of_a_department_is_named() -> None:
-    dep = QueueSet("dep", Amounts(2000, UNLIMITED, UNLIMITED), Amounts(3000, -1, -1))
+    dep = QueueSet("dep", ResourceVector(2000, UNLIMITED, UNLIMITED), ResourceVector(3000, -1, -1))
     base = (node("n", 8), dep, queue("a", 4, parent="dep"), queue("b", 4, parent="dep"))
     found = reasons(
         *base,

@@ -21,7 +21,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import IN_GROUP, NodeConstraint
-from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.speculation import (
     Remedy,
     RemedyKind,
@@ -145,7 +145,7 @@ def test_a_refused_question_leaves_no_trace(state: State) -> None:
         with pytest.raises(InvalidEvent):
             what_if(state, event, 10.0)
     with pytest.raises(InvalidEvent):
-        impact(state, QueueSet("a", Amounts(-7, 0, 0)), 10.0)
+        impact(state, QueueSet("a", ResourceVector(-7, 0, 0)), 10.0)
     assert digest(state) == before
 
 
@@ -215,7 +215,9 @@ def test_what_would_unblock_is_tried(state: State) -> None:
 
 def limited(gpu: int, cpu: int = UNLIMITED, memory: int = UNLIMITED) -> QueueSet:
     """`a` has a quota of four GPUs and these limits."""
-    return QueueSet("a", Amounts(4 * MILLI, UNLIMITED, UNLIMITED), Amounts(gpu, cpu, memory))
+    return QueueSet(
+        "a", ResourceVector(4 * MILLI, UNLIMITED, UNLIMITED), ResourceVector(gpu, cpu, memory)
+    )
 
 
 GROUPED = node("n", 4, labels=((IN_GROUP, "a100"),))

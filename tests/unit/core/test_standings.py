@@ -7,7 +7,7 @@ from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.queues.usage import SCALE, QueueUsage, dominant_share
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from unit.core.queue_trees import columns, gpus, queue, queue_usage
 
 TREE = (queue("d", 4), queue("p", 2, "d"), queue("u", 1, "p"), queue("other", 1))
@@ -74,7 +74,7 @@ def test_the_dominant_share_is_the_largest_part() -> None:
     assert dominant_share((0, 0, 3), (1000, 100, 4)) == SCALE * 3 // 4
     assert dominant_share((1, 0, 0), (0, 0, 0)) == SCALE * 1000
     assert dominant_share((0, 0, 0), (0, 0, 0)) == 0
-    built = columns(QueueSet("a", Amounts(2000, UNLIMITED, UNLIMITED)))
+    built = columns(QueueSet("a", ResourceVector(2000, UNLIMITED, UNLIMITED)))
     stand = queue_usage(built, 8, used={"a": 1})
     assert stand.share(0) == SCALE // 2
     assert stand.share(0, gpus(0.5)) == SCALE * 3 // 4

@@ -22,7 +22,7 @@ from carrel_scheduler.core.events import (
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from unit.core.digest import digest
 from unit.core.situations import node, queue, training, workspace
 
@@ -58,9 +58,9 @@ BAD_EVENTS: list[tuple[str, str, Event]] = [
     ("device_in_use", "devices", NodeSet("n1", 1, 1, 1)),
     ("unknown_node", "node", NodeRemoved("n9")),
     ("node_in_use", "name", NodeRemoved("n1")),
-    ("bad_amount", "quota", QueueSet("c", Amounts(-2))),
-    ("bad_amount", "weight", QueueSet("c", Amounts(), weight=(-1, 0, 0))),
-    ("bad_name", "name", QueueSet("", Amounts())),
+    ("bad_amount", "quota", QueueSet("c", ResourceVector(-2))),
+    ("bad_amount", "weight", QueueSet("c", ResourceVector(), weight=(-1, 0, 0))),
+    ("bad_name", "name", QueueSet("", ResourceVector())),
     ("unknown_queue", "name", QueueRemoved("c")),
     ("queue_in_use", "name", QueueRemoved("b")),
     ("unknown_queue", "project", training("x", "c")),

@@ -7,7 +7,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_scheduler.core.views import NodeSnapshot, TaskPlacement, WorkloadView
 from unit.core.invariants.evictions import check_plan
@@ -85,7 +85,7 @@ def test_small_work_of_another_queue_starts_beside_large_work_that_waits() -> No
 
 
 def test_what_is_not_told_is_nothing_in_particular() -> None:
-    rule = QueueSet("q", Amounts())
+    rule = QueueSet("q", ResourceVector())
     assert (rule.created_at, rule.rank, rule.over_quota, rule.parent) == (0.0, 0, True, "")
     assert (rule.weight, rule.preempt_min_runtime_s, rule.reclaim_min_runtime_s) == (None,) * 3
     machine = NodeSet("n", 1, 1, 1)

@@ -12,7 +12,7 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import OPEN, UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.views import QueueUse, TaskPlacement
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
@@ -25,7 +25,7 @@ def situation() -> State:
     return state_of(
         node("n1", 4, cpu=32, memory_gib=64, extended=(("nic", 5),), broken_devices=frozenset({3})),
         node("n2", 2, cpu=16, memory_gib=32, draining=True),
-        QueueSet("top", Amounts(1000, UNLIMITED, UNLIMITED), OPEN, created_at=1.0),
+        QueueSet("top", ResourceVector(1000, UNLIMITED, UNLIMITED), OPEN, created_at=1.0),
         queue("a", parent="top"),
         queue("b", 0.5, parent="top"),
         training("g", "a", gang=core, preemptible=Preemptibility.SURPLUS, name="gang", user="ada"),

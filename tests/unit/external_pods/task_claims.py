@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
@@ -47,7 +47,7 @@ class TaskCluster:
             ReconcilerAccess(self.state, lambda _: None, lambda _: None),
             places=PlacementConstraints(devices=devices),
         )
-        self.state.apply(QueueSet("a", Amounts(64_000, 64_000, 512 * 1024)))
+        self.state.apply(QueueSet("a", ResourceVector(64_000, 64_000, 512 * 1024)))
 
     def pass_(self) -> None:
         """Reconcile."""

@@ -9,7 +9,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -39,7 +39,7 @@ def cluster(task_class: str = DRIVER) -> tuple[State, ExternalPodReconciler]:
         ReconcilerAccess(state, lambda _: None, lambda _: None),
         places=PlacementConstraints(devices=devices),
     )
-    state.apply(QueueSet("a", Amounts(64_000, 64_000, 512 * 1024)))
+    state.apply(QueueSet("a", ResourceVector(64_000, 64_000, 512 * 1024)))
     devices.set_class(device_class())
     devices.inventory.set_slice(gpus(CLAIMED, 2))
     radeon = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}

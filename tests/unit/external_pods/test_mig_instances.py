@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.names import MIG_PROFILE
 from unit.external_pods.world import World, grouping, pod
@@ -82,7 +82,7 @@ def test_the_next_scheduler_finds_them_where_they_are(world: World) -> None:
 
 
 def test_the_quota_holds_for_them(world: World) -> None:
-    quota = Amounts(HALF, UNLIMITED, UNLIMITED)
+    quota = ResourceVector(HALF, UNLIMITED, UNLIMITED)
     world.settle()
     world.state.apply(QueueSet("a", quota, limit=quota, over_quota=True))
     for name in ("first", "second"):

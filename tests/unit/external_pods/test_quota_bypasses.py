@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.engines.kubernetes.pods.labels import GangRole
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from unit.external_pods.world import GPU, World, grouping, pod
@@ -25,7 +25,7 @@ def world() -> World:
 
 
 def limit(world: World) -> None:
-    quota = Amounts(6000, UNLIMITED, UNLIMITED)
+    quota = ResourceVector(6000, UNLIMITED, UNLIMITED)
     for name in ("a", "b"):
         world.state.apply(QueueSet(name, quota, limit=quota, over_quota=True))
         world.guests.project_changed(name)

@@ -7,7 +7,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -41,7 +41,7 @@ def node(name: str, rack: str, gpus: str) -> NodeSeen:
 def test_a_gang_lies_together(level: Level, expected: set[str]) -> None:
     state = State()
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
-    state.apply(QueueSet("a", Amounts(8_000, 64_000, 256 * 1024)))
+    state.apply(QueueSet("a", ResourceVector(8_000, 64_000, 256 * 1024)))
     structure = Group("job", groups=tuple(Group(role.name) for role in ROLES), level=level)
     grouping = Grouping("job", "job", "a", roles=ROLES, structure=structure)
     pods = [
@@ -60,7 +60,7 @@ def test_a_gang_lies_together(level: Level, expected: set[str]) -> None:
 def test_who_preempts_nobody_waits_for_room(delay: float, evicted: int) -> None:
     state = State()
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
-    state.apply(QueueSet("a", Amounts(1_000, 64_000, 256 * 1024)))
+    state.apply(QueueSet("a", ResourceVector(1_000, 64_000, 256 * 1024)))
     first = Grouping("low", "low", "a", priority=10)
     guests.handle([node("n", "a", "1"), single(first, "low", "n"), AllReconciled()], 1.0)
     guests.reconcile(1.0)

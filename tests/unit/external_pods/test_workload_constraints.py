@@ -8,7 +8,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -40,7 +40,7 @@ def cluster() -> tuple[State, ExternalPodReconciler]:
     state = State()
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     for name in ("a", "b"):
-        state.apply(QueueSet(name, Amounts(16_000, 64_000, 256 * 1024)))
+        state.apply(QueueSet(name, ResourceVector(16_000, 64_000, 256 * 1024)))
     guests.handle([node("fast", "h100"), node("slow", "t4"), AllReconciled()], 1.0)
     guests.reconcile(1.0)
     return state, guests
@@ -119,7 +119,7 @@ def test_where_roles_bind_work_with_gpus_and_work_without_go_to_workers_of_their
     state = State()
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     guests.current.places.groups.by_role = True
-    state.apply(QueueSet("a", Amounts(16_000, 64_000, 256 * 1024)))
+    state.apply(QueueSet("a", ResourceVector(16_000, 64_000, 256 * 1024)))
     roles = {"gpus": "gpu-worker", "cpus": "carrel-cpu-worker", "system": ""}
     for name, role in roles.items():
         labels = {f"node-role.kubernetes.io/{role}": ""} if role else {}

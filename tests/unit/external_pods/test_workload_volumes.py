@@ -10,7 +10,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -67,7 +67,7 @@ def cluster(*modes: str, storage_claim: str = "") -> tuple[State, ExternalPodRec
         places=PlacementConstraints(volumes),
         storage_claim=storage_claim,
     )
-    state.apply(QueueSet("a", Amounts(0, 64_000, 256 * 1024)))
+    state.apply(QueueSet("a", ResourceVector(0, 64_000, 256 * 1024)))
     for name in ("n1", "n2", "n3"):
         said = {
             "metadata": {"name": name, "labels": {"host": name}},

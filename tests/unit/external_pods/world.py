@@ -12,7 +12,7 @@ import msgspec
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CapacityReserved, Preemptibility, QueueSet
 from carrel_scheduler.core.invariants import state as invariants
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -111,7 +111,7 @@ class World:
         self.news.append(AllReconciled())
 
     def project(self, name: str, gpus: int) -> None:
-        quota = Amounts(1000 * gpus, UNLIMITED, UNLIMITED)
+        quota = ResourceVector(1000 * gpus, UNLIMITED, UNLIMITED)
         self.state.apply(QueueSet(name, quota, over_quota=True))
         self.guests.project_changed(name)
 

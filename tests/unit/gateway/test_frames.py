@@ -7,7 +7,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from carrel_hub.gateway.access import AccessControl, RouteMatch
 from carrel_hub.gateway.headers import for_browser
-from carrel_hub.gateway.identity import Principal
+from carrel_hub.gateway.identity import GatewayPrincipal
 from carrel_hub.gateway.responses import EarlyResponse
 from carrel_hub.gateway.routing import RoutedWorkload
 from carrel_schema.sections import Route
@@ -44,9 +44,9 @@ class Table:
 class Tokens:
     """Each token is a name; only ada is in the project."""
 
-    async def principal(self, token: str) -> Principal:
+    async def principal(self, token: str) -> GatewayPrincipal:
         projects = frozenset({"vision"} if token == "ada" else {})
-        return Principal(
+        return GatewayPrincipal(
             token, is_user=True, projects=projects, scopes=frozenset({"access:services"})
         )
 

@@ -8,7 +8,12 @@ import pytest
 
 from carrel.client.transport import Transport
 from carrel.errors import ApiError, Unreachable
-from carrel_hub.gateway.identity import REMEMBER_SECONDS, HubUnavailable, Principal, TokenReviewer
+from carrel_hub.gateway.identity import (
+    REMEMBER_SECONDS,
+    GatewayPrincipal,
+    HubUnavailable,
+    TokenReviewer,
+)
 from carrel_hub.gateway.settings import GatewaySettings
 
 TOKEN = "ct1.uid-1.signature"
@@ -36,14 +41,14 @@ class World:
             cast("Transport", self.scheduler),
         )
 
-    async def person(self) -> Principal | None:
+    async def person(self) -> GatewayPrincipal | None:
         return await self.tokens.principal(TOKEN)
 
 
 async def test_a_task_comes_in_its_users_name_and_within_its_project() -> None:
     world = World(lambda: b'{"user": "ada", "project": "vision", "name": "batch"}')
     person = await world.person()
-    assert person == Principal(
+    assert person == GatewayPrincipal(
         "ada", is_user=True, projects=frozenset({"vision"}), scopes=frozenset(), within="vision"
     )
     assert person.may_use("gateway")

@@ -11,7 +11,7 @@ import pytest
 from carrel.models import Workload
 from carrel_hub.gateway.access import allowed
 from carrel_hub.gateway.balancing import MOST_HELD, LoadBalancer, TooManyHeld, await_capacity
-from carrel_hub.gateway.identity import Principal
+from carrel_hub.gateway.identity import GatewayPrincipal
 from carrel_hub.gateway.routing import RoutedWorkload, RouteTarget, RoutingTable, routed_workload
 from carrel_schema.reading import read
 
@@ -81,7 +81,7 @@ def test_who_may_come(
     access: str, name: str, projects: tuple[str, ...], is_user: bool, enters: bool
 ) -> None:
     found = place(workload(spec={"routes": [{"access": access}]}))
-    person = Principal(name, is_user, frozenset(projects), frozenset())
+    person = GatewayPrincipal(name, is_user, frozenset(projects), frozenset())
     assert allowed(found, found.routes["main"], person) is enters
 
 
@@ -90,7 +90,9 @@ def test_a_task_may_ask_within_its_project_only(access: str) -> None:
     found = place(workload(spec={"routes": [{"access": access}]}))
     for project, enters in (("vision", True), ("speech", False)):
         own = frozenset({project})
-        task = Principal("ada", is_user=True, projects=own, scopes=frozenset(), within=project)
+        task = GatewayPrincipal(
+            "ada", is_user=True, projects=own, scopes=frozenset(), within=project
+        )
         assert allowed(found, found.routes["main"], task) is enters
 
 

@@ -14,7 +14,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "CONTINUE_FROM",
     ):  # fmt: skip
         monkeypatch.delenv(f"CARREL_{name}", raising=False)
-    monkeypatch.setattr(report._Own, "reporter", None)
+    monkeypatch.setattr(report._ProcessReporter, "reporter", None)
     monkeypatch.setattr(checkpoint._Pace, "last", None)
     monkeypatch.setattr(checkpoint._Pace, "preempted", False)
     yield

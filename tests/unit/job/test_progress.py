@@ -25,7 +25,7 @@ class Kept(reporting.Reporter):
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     kept = Kept()
-    monkeypatch.setattr(reporting._Own, "reporter", kept)
+    monkeypatch.setattr(reporting._ProcessReporter, "reporter", kept)
     return kept
 
 

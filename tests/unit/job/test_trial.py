@@ -56,12 +56,12 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubScheduler]:
     for name, value in facts.items():
         monkeypatch.setenv(f"CARREL_{name}", value)
     monkeypatch.setattr(TrialLink, "_request", lambda _, part, content: made.request(part, content))
-    monkeypatch.setattr(trial._Own, "link", None)
+    monkeypatch.setattr(trial._ProcessLink, "link", None)
     monkeypatch.setattr(trial, "ANSWER_SECONDS", 30.0)
     yield made
     made.away = False
-    if trial._Own.link is not None:
-        trial._Own.link.flush(30.0)
+    if trial._ProcessLink.link is not None:
+        trial._ProcessLink.link.flush(30.0)
 
 
 def test_by_hand_it_has_the_defaults_and_remembers() -> None:

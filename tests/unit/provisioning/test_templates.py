@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.requests import HOST, IN_GROUP, NodeConstraint, Request
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import JobInfo
 from carrel_scheduler.engines.gpu_models import LABEL, UNGROUPED
@@ -23,7 +23,7 @@ from carrel_schema.names import NODE_GROUP
 
 def job(*requests: Request, gang: Group | None = None) -> JobInfo:
     state = State()
-    state.apply(QueueSet("a", Amounts(UNLIMITED, UNLIMITED, UNLIMITED)))
+    state.apply(QueueSet("a", ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)))
     group = gang or (Group(requests=requests) if len(requests) > 1 else None)
     state.apply(
         WorkloadQueued("u", "u", "a", "ada", 0, Preemptibility.YES, requests[0], gang=group)

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
-from carrel_scheduler.workloads.controllers.manager import _Queue
+from carrel_scheduler.workloads.controllers.manager import _WorkQueue
 from carrel_scheduler.workloads.state.events import Wake
 from unit.workloads.harness import SchedulerHarness
 
 
 async def test_composites_are_looked_at_when_they_were_to_be(harness: SchedulerHarness) -> None:
-    queue = _Queue()
+    queue = _WorkQueue()
     manager: Any = harness.loop.composites
     manager._queues["experiment"] = queue
     queue.put_at("study", harness.now + 0.2)

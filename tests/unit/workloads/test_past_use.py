@@ -3,13 +3,13 @@
 import pytest
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.usage_history import HALF_LIVES, PastUse
 from unit.workloads.harness import SchedulerHarness
 
 HOUR_S = 3600.0
-OPEN = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
+OPEN = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 async def two_of_four_gpus_for_an_hour(harness: SchedulerHarness) -> None:

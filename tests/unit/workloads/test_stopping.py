@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from carrel_scheduler.workloads.controllers.manager import _Queue
+from carrel_scheduler.workloads.controllers.manager import _WorkQueue
 from carrel_scheduler.workloads.reconcile.deciding import Inbox
 from carrel_scheduler.workloads.state.events import Wake
 
@@ -32,7 +32,7 @@ async def test_the_loop_of_the_scheduler() -> None:
 
 
 async def test_the_controllers_of_composite_work() -> None:
-    queue = _Queue()
+    queue = _WorkQueue()
     queue.put_at("u1", 3600.0)
     assert await stopped(queue.next(lambda: 0.0), lambda: queue.put("u2"))
 

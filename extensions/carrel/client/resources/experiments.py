@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from carrel.client.resources.workloads import WorkloadMethods
 from carrel.client.transport import segment
-from carrel.models import StudyLog, Workload
+from carrel.models import Workload
 from carrel_schema.answers import Draft, TrialLog, Trials
+from carrel_schema.history import StudyLog
 
 LOG_PAGE: Final = 10_000
 
@@ -82,6 +85,6 @@ class ExperimentMethods(WorkloadMethods):
                 StudyLog,
                 parameters={"first": first + len(found), "limit": LOG_PAGE},
             )
-            found += page.entries
+            found += (msgspec.json.decode(entry) for entry in page.entries)
             if len(page.entries) < LOG_PAGE:
                 return found

@@ -19,6 +19,7 @@ from carrel.models import (
     QuotaFinding,
     Usage,
 )
+from carrel_schema.answers import Members
 from carrel_schema.governance.kubeconfig import ClusterAccess
 
 ItemT = TypeVar("ItemT")
@@ -28,10 +29,6 @@ class _Items(msgspec.Struct):
     """The list in an answer."""
 
     items: list[msgspec.Raw] = []
-
-
-class _Members(msgspec.Struct):
-    users: list[str] = []
 
 
 class ProjectMethods:
@@ -106,8 +103,8 @@ class ProjectMethods:
 
     async def members(self, project: str) -> list[str]:
         """The users of a project."""
-        found = await self._transport.ask("GET", f"{_project(project)}/members", _Members)
-        return found.users
+        found = await self._transport.ask("GET", f"{_project(project)}/members", Members)
+        return list(found.users)
 
     async def add_member(self, project: str, user: str) -> None:
         """Let a user into a project (admins)."""

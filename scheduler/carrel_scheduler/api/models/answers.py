@@ -58,12 +58,6 @@ class DepartmentList(msgspec.Struct, frozen=True, kw_only=True):
     items: Sequence[DepartmentOut]
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of a project."""
-
-    users: Sequence[str]
-
-
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
     """The list of all nodes."""
 

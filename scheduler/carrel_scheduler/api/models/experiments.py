@@ -128,10 +128,3 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """The value that was chosen for a parameter."""
 
     value: Any
-
-
-class StudyLog(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of a study's log in Optuna's journal format; ``next`` follows the last of them."""
-
-    entries: Sequence[msgspec.Raw]
-    next: int

@@ -18,7 +18,7 @@ from carrel_scheduler.workloads.controllers.experiments.parts import environment
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema import answers
-from carrel_schema.history import Report
+from carrel_schema.history import Report, StudyLog
 from carrel_schema.objects import Workload
 from carrel_schema.sections import Parameter
 
@@ -157,7 +157,7 @@ async def draft_best(call: Call) -> Response:
     access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     query=models.StudyLogQuery,
-    answers={200: models.StudyLog},
+    answers={200: StudyLog},
     problems=(409,),
     for_jobs=True,
 )
@@ -173,7 +173,7 @@ async def read_study_log(call: Call) -> Response:
         call.workload.meta.uid, first=query.first, limit=query.limit
     )
     return Response(
-        models.StudyLog(
+        StudyLog(
             entries=[msgspec.Raw(entry.encode()) for entry in entries],
             next=query.first + len(entries),
         )

@@ -10,7 +10,7 @@ from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.governance.scoped import anywhere, of_new_project
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
 from carrel_scheduler.api.principals.access import AdmittedCallers
-from carrel_schema.answers import ProjectCreate, ProjectImpact, ProjectOut
+from carrel_schema.answers import Members, ProjectCreate, ProjectImpact, ProjectOut
 from carrel_schema.objects import Project
 
 MEMBERS: Final = f"{PROJECT}/members"
@@ -122,12 +122,12 @@ async def delete_project(call: Call) -> Response:
     MEMBERS,
     access=AdmittedCallers.MEMBER,
     permission="members:read",
-    answers={200: answers.Members},
+    answers={200: Members},
 )
 async def list_members(call: Call) -> Response:
     """List the members of a project."""
     users = await call.services.projects.members(call.path["project"])
-    return Response(answers.Members(users=users))
+    return Response(Members(users=users))
 
 
 @Operation(
@@ -135,13 +135,13 @@ async def list_members(call: Call) -> Response:
     MEMBER,
     access=AdmittedCallers.ADMIN,
     permission="members:update",
-    answers={200: answers.Members},
+    answers={200: Members},
 )
 async def add_member(call: Call) -> Response:
     """Add a user to a project."""
     path = call.path
     users = await call.services.projects.add_member(path["project"], path["user"])
-    return Response(answers.Members(users=users))
+    return Response(Members(users=users))
 
 
 @Operation(

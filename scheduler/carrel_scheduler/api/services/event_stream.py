@@ -136,16 +136,16 @@ class EventStreams:
 
     async def _snapshot(
         self, principal: Principal, wanted: Filter
-    ) -> AsyncGenerator["_Known", None]:
+    ) -> AsyncGenerator["_SnapshotEntry", None]:
         """The present objects; the last item has the version after which changes follow."""
         if wanted.uid:
             workload = await self._deps.ledger.get_by_uid(Workload, wanted.uid)
             version = workload.meta.resource_version
-            yield _Known(version, workload if version > (wanted.after or -1) else None)
+            yield _SnapshotEntry(version, workload if version > (wanted.after or -1) else None)
             return
         projects = [wanted.project] if wanted.project else principal.visible_projects()
         if projects == []:
-            yield _Known(0)
+            yield _SnapshotEntry(0)
             return
         first_version, after = None, ""
         while True:
@@ -164,11 +164,11 @@ class EventStreams:
                 user, kind = workload.spec.user, workload.spec.kind
                 seen = principal.sees_work(workload.meta.project, user, kind)
                 if news and seen and wanted.wants(workload):
-                    yield _Known(version, workload)
+                    yield _SnapshotEntry(version, workload)
             after = page.next
             if not after:
                 break
-        yield _Known(first_version)
+        yield _SnapshotEntry(first_version)
 
     async def _changes(
         self, subscription: Subscription, watcher: Watcher, wanted: Filter, version: int
@@ -200,7 +200,7 @@ class EventStreams:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _SnapshotEntry:
     """A workload of the snapshot (or none), at a version of the store."""
 
     version: int

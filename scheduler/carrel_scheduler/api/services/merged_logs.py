@@ -15,7 +15,7 @@ PIECE_BYTES: Final = 1 << 16
 SORTED_WITHIN_SECONDS: Final = 0.05
 
 
-class _Source:
+class _TaskLog:
     """The log of one task, line by line, each with the time at which it was written."""
 
     def __init__(self, name: str, pieces: AsyncIterator[bytes]) -> None:
@@ -99,10 +99,10 @@ class _Merging:
     """
 
     def __init__(self, logs: Logs, later: AsyncGenerator[Logs, None] | None) -> None:
-        self.live = [_Source(name, pieces) for name, pieces in logs.items()]
+        self.live = [_TaskLog(name, pieces) for name, pieces in logs.items()]
         self.found = False
         self._later = later
-        self._reading: dict[asyncio.Task[None], _Source] = {}
+        self._reading: dict[asyncio.Task[None], _TaskLog] = {}
         self._beginning = None if later is None else asyncio.create_task(anext(later, None))
 
     @property
@@ -139,7 +139,7 @@ class _Merging:
         logs = self._beginning.result()
         self._beginning = None
         if logs is not None:
-            self.live += [_Source(name, pieces) for name, pieces in logs.items()]
+            self.live += [_TaskLog(name, pieces) for name, pieces in logs.items()]
             self._beginning = asyncio.create_task(anext(self._later, None))
 
     async def close(self) -> None:
@@ -156,7 +156,7 @@ class _Merging:
             await one.close()
 
 
-def _sorted_lines(live: Sequence[_Source], *, timestamps: bool) -> bytes:
+def _sorted_lines(live: Sequence[_TaskLog], *, timestamps: bool) -> bytes:
     """Lines in order of time, up to the first log that has to be read on."""
     ready = [one for one in live if one.head is not None]
     parts: list[bytes] = []

@@ -19,7 +19,7 @@ PAGE: Final = 500
 
 
 @dataclass(slots=True)
-class _Numbers:
+class _TakenNumbers:
     read_at: float
     taken: set[int]
     lowest: int = 1
@@ -36,7 +36,7 @@ class Naming:
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
-        self._known: OrderedDict[tuple[str, str], _Numbers] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _TakenNumbers] = OrderedDict()
 
     async def next(self, project: str, prefix: str) -> str:
         """``<prefix>-<n>`` with the first free number."""
@@ -54,9 +54,9 @@ class Naming:
             self._known.popitem(last=False)
         return f"{prefix}-{numbers.take()}"
 
-    async def _read(self, project: str, prefix: str) -> _Numbers:
+    async def _read(self, project: str, prefix: str) -> _TakenNumbers:
         pattern = re.compile(rf"{re.escape(prefix)}-([1-9][0-9]{{0,8}})")
-        found, after = _Numbers(self._clock(), set()), ""
+        found, after = _TakenNumbers(self._clock(), set()), ""
         while True:
             page = await self._store.list(Workload, projects=[project], limit=PAGE, after=after)
             for workload in page.items:

@@ -34,7 +34,7 @@ def improve(cycle: Cycle) -> None:
     One in each decision, the first in the order of the queue that gains by it. Nothing else moves
     for it, and what others wait for has been decided before.
     """
-    preferences = _Preferences(cycle)
+    preferences = _MetPreferences(cycle)
     shapes = {job.shape.id: job.shape for job in cycle.state.improvable.values()}
     gaining = {
         id_ for id_, shape in shapes.items() if any(map(preferences.may_be_met, shape.kinds))
@@ -60,7 +60,7 @@ def _may_move(cycle: Cycle, job: JobInfo) -> bool:
     return not (job.reservation or cycle.answered(job) or cycle.moves.evicted_of(job))
 
 
-def _improve(cycle: Cycle, job: JobInfo, preferences: "_Preferences") -> bool:
+def _improve(cycle: Cycle, job: JobInfo, preferences: "_MetPreferences") -> bool:
     indices, moves = job.running(), cycle.moves
     before = preferences.met(job, indices)
     names = cycle.state.nodes.names
@@ -75,7 +75,7 @@ def _improve(cycle: Cycle, job: JobInfo, preferences: "_Preferences") -> bool:
     return False
 
 
-class _Preferences:
+class _MetPreferences:
     """The number of preferences of tasks that places satisfy, wherever the tasks failed before."""
 
     def __init__(self, cycle: Cycle) -> None:

@@ -17,7 +17,7 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import QueueSet, UsageSeen
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts, Triple
+from carrel_scheduler.core.resources import NONE, UNLIMITED, ResourceVector, Triple
 
 Bound = tuple[int, int, int, Token]
 """Slot of a queue, resource, the most it may hold, and the rule that says so."""
@@ -126,7 +126,7 @@ def path_of(slot: int, parent: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def open_ended(amounts: Amounts) -> Triple:
+def open_ended(amounts: ResourceVector) -> Triple:
     """The amounts with ``NO_BOUND`` where they are unlimited."""
     gpu, cpu, memory = (
         NO_BOUND if amount == UNLIMITED else amount for amount in amounts.as_tuple()

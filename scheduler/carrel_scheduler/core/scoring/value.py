@@ -52,7 +52,7 @@ COVER = 0.98
 HALF_LIFE = 20_000
 FADE_EVERY = 1_000
 FADE = 0.5 ** (FADE_EVERY / HALF_LIFE)
-Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_Prices | None"]
+Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_NeedPrices | None"]
 
 
 class ShapesSeen:
@@ -141,7 +141,7 @@ class ShapesSeen:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Prices:
+class _NeedPrices:
     """Typical needs and what they weigh, as of one refresh, for nodes of so many devices."""
 
     devices: int
@@ -159,7 +159,7 @@ class Value:
         self._seen = ShapesSeen(classes)
         self._ended = 0
         self._due = FIRST
-        self._prices: _Prices | None = None
+        self._prices: _NeedPrices | None = None
         self._states: States | None = None
         self._needs: dict[int, Need] = {}
         self._made_for: tuple[object, int] = (None, -1)
@@ -259,7 +259,7 @@ class Value:
         returning = min(1.0, self._ended / arrivals)
         slots_part = SLOTS_PART + returning * (SLOTS_PART_RETURNING - SLOTS_PART)
         devices = len(nodes.usable)
-        self._prices = _Prices(devices, tables, price, slots_part, returning * PACK_RETURNING)
+        self._prices = _NeedPrices(devices, tables, price, slots_part, returning * PACK_RETURNING)
 
     def _allowed(self, tables: NeedTables) -> Bools:
         """(N, M) which needs each node may hold."""

@@ -36,7 +36,7 @@ IMPOSSIBLE = -np.inf
 WORST = -(2.0**31)
 
 
-class _Kept:
+class _NodeGains:
     """Gains of one need by node, and the tick at which each was found.
 
     Attributes:
@@ -75,7 +75,7 @@ class States:
         self._tick = 1
         self._value = np.zeros(width)
         self._valued = np.zeros(width, np.int32)
-        self._kept: dict[Need, _Kept] = {}
+        self._kept: dict[Need, _NodeGains] = {}
         self._view: Layer | None = None
         self._seen = 0
         self._single = Single(needs, tables)
@@ -172,12 +172,12 @@ class States:
         best: int = devices.index(min([free for free, found in value.items() if found >= least]))
         return best
 
-    def _of(self, need: Need) -> _Kept:
+    def _of(self, need: Need) -> _NodeGains:
         kept = self._kept.get(need)
         if kept is None:
             if len(self._kept) >= MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
-            kept = self._kept[need] = _Kept(need, self._needs, len(self._cpu))
+            kept = self._kept[need] = _NodeGains(need, self._needs, len(self._cpu))
         return kept
 
     def _gain(self, need: Need, node: int) -> int:
@@ -195,7 +195,7 @@ class States:
             after -= self._pack * sum(devices)
         return math.floor(min(max(after / QUANTUM, WORST), -WORST - 1) + ROUNDING)
 
-    def _gains(self, need: Need, kept: _Kept, nodes: Counts) -> npt.NDArray[np.int32]:
+    def _gains(self, need: Need, kept: _NodeGains, nodes: Counts) -> npt.NDArray[np.int32]:
         if self._behind:
             self._sum(np.fromiter(self._behind, np.int64, len(self._behind)))
             self._behind.clear()
@@ -209,7 +209,7 @@ class States:
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
 
-    def _after_whole(self, need: Need, kept: _Kept, nodes: Counts) -> Floats:
+    def _after_whole(self, need: Need, kept: _NodeGains, nodes: Counts) -> Floats:
         """V after whole devices, or none, were taken; what is not free yet cannot be judged."""
         if need[0]:
             fits = (self._devices.take(nodes, 1) >= MILLI).sum(0) >= need[0]
@@ -224,7 +224,7 @@ class States:
         steps = self._steps(self._cpu.take(nodes), need[2])
         return self._tables.value(places, amounts, steps, self._group.take(nodes))
 
-    def _best_share(self, need: Need, kept: _Kept, nodes: Counts) -> Floats:
+    def _best_share(self, need: Need, kept: _NodeGains, nodes: Counts) -> Floats:
         """V after a share was taken of the device for which it is largest."""
         free = self._devices.take(nodes, 1)
         free.sort(0)
@@ -238,7 +238,7 @@ class States:
         best: Floats = after.max(0)
         return best
 
-    def _after_share(self, kept: _Kept, cpu: int, nodes: Counts, free: Milli) -> Floats:
+    def _after_share(self, kept: _NodeGains, cpu: int, nodes: Counts, free: Milli) -> Floats:
         places = self._places.take(nodes, 0)
         places += kept.counts.take(free, 0)
         amounts = self._amounts.take(nodes, 0)

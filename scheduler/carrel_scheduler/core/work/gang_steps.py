@@ -89,26 +89,26 @@ def structure_of(group: Group) -> Structure:
     return _structure(_shape(group), group.whole)
 
 
-class _Shape(NamedTuple):
+class _GroupShape(NamedTuple):
     """The parts of a group on which its steps depend."""
 
     name: str
     least: int
     size: int
     doubles: bool
-    inside: tuple["_Shape", ...]
+    inside: tuple["_GroupShape", ...]
 
 
-def _shape(group: Group) -> _Shape:
+def _shape(group: Group) -> _GroupShape:
     inside = tuple(_shape(child) for child in group.groups)
     if len(inside) == 1 and group.least == 1:
         return inside[0]._replace(name=group.name)
     doubles = group.is_leaf and group.growth is Growth.DOUBLE
-    return _Shape(group.name, group.least, len(group.requests), doubles, inside)
+    return _GroupShape(group.name, group.least, len(group.requests), doubles, inside)
 
 
 @lru_cache(maxsize=4096)
-def _structure(shape: _Shape, whole: bool) -> Structure:
+def _structure(shape: _GroupShape, whole: bool) -> Structure:
     parts: list[Part] = []
     leaves: list[Part] = []
     _add(shape, -1, parts, leaves)
@@ -116,7 +116,7 @@ def _structure(shape: _Shape, whole: bool) -> Structure:
     return Structure(tuple(parts), tuple(leaves), single, whole)
 
 
-def _add(shape: _Shape, parent: int, parts: list[Part], leaves: list[Part]) -> int:
+def _add(shape: _GroupShape, parent: int, parts: list[Part], leaves: list[Part]) -> int:
     number = len(parts)
     part = Part(number, parent, shape.name, shape.least)
     parts.append(part)
@@ -211,7 +211,7 @@ def next_step(structure: Structure, states: Sequence[LeafState]) -> Step:
         if size == len(waiting):
             return (waiting,) if size else ()
         return (waiting[:size],) if 0 < size < len(waiting) else ()
-    return _Steps(structure, states).next()
+    return _StepSearch(structure, states).next()
 
 
 def first_step(structure: Structure) -> tuple[int, ...]:
@@ -244,7 +244,7 @@ def _possible(structure: Structure, states: Sequence[LeafState]) -> GroupCounts:
     return GroupCounts(structure, [state.there + len(state.pending) for state in states])
 
 
-class _Steps:
+class _StepSearch:
     """The search for the next step in a tree."""
 
     def __init__(self, structure: Structure, states: Sequence[LeafState]) -> None:

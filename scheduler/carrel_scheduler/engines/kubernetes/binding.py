@@ -100,7 +100,7 @@ class BindTarget:
         devices: indices of the node's GPUs; ``None``: the binding names none.
         decided: an external pod as it was decided on. ``None``: a task's pod, which is bound
             whatever becomes of it meanwhile, but not if it was bound before.
-        counted: whom it counts for from now on (``pods.labels.Counted``).
+        counted: whom it counts for from now on (``pods.labels.CountedGrouping``).
         gpus: annotations that say which GPUs it shares (``shared_gpus.reservation.told``).
     """
 

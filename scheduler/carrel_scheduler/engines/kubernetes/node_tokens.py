@@ -29,19 +29,19 @@ LONGEST_TOKEN: Final = 8_192
 _SAID: Final = "authentication.kubernetes.io/"
 
 
-class _User(msgspec.Struct, frozen=True):
+class _TokenUser(msgspec.Struct, frozen=True):
     username: str = ""
     extra: Mapping[str, Sequence[str]] = {}
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _ReviewStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
-    user: _User = _User()
+    user: _TokenUser = _TokenUser()
     audiences: Sequence[str] = ()
 
 
 class _Review(msgspec.Struct, frozen=True):
-    status: _Status = _Status()
+    status: _ReviewStatus = _ReviewStatus()
 
 
 class NodeTokens:

@@ -52,7 +52,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._process: _Process | None = None
+        self._process: _ForkServerProcess | None = None
         self._closed = False
 
     def start(self, job: ShimTask, lock: int, errors: int) -> None:
@@ -108,7 +108,7 @@ class ForkServer:
                     self._end_process()
         return answer
 
-    def _send(self, descriptors: list[int]) -> "_Process":
+    def _send(self, descriptors: list[int]) -> "_ForkServerProcess":
         with self._guard:
             if self._closed:
                 raise NoSupervisor("the engine is closed")
@@ -116,7 +116,7 @@ class ForkServer:
                 _log.warning("the fork server was gone; starting it again")
                 self._end_process()
             if self._process is None:
-                self._process = _Process()
+                self._process = _ForkServerProcess()
             self._process.send(descriptors)
             return self._process
 
@@ -126,7 +126,7 @@ class ForkServer:
             self._process = None
 
 
-class _Process:
+class _ForkServerProcess:
     """The running fork server; see ``shim.fork_server``."""
 
     def __init__(self) -> None:

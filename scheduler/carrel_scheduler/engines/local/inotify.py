@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 Listener = Callable[[str], None]
 
 
-class _Watch:
+class _FolderWatch:
     """A call of ``watch``; ``number`` is the kernel's, ``None`` while the folder is polled."""
 
     def __init__(self, folder: Path, mask: int, listener: Listener) -> None:
@@ -58,8 +58,8 @@ class Inotify:
         self.closed = False
         self._loop = asyncio.get_running_loop()
         self._kernel: INotify | None = None
-        self._watched: dict[int, list[_Watch]] = {}
-        self._polled: list[_Watch] = []
+        self._watched: dict[int, list[_FolderWatch]] = {}
+        self._polled: list[_FolderWatch] = []
         self._failed: dict[Listener, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.trouble = ""
@@ -71,13 +71,13 @@ class Inotify:
         """
         if self.closed:
             raise EngineError(f"watching {folder}: the engine is closed")
-        watch = _Watch(folder, mask, listener)
+        watch = _FolderWatch(folder, mask, listener)
         if not self._begin(watch):
             self._polled.append(watch)
             self._poll_later()
         return lambda: self._end(watch)
 
-    def _begin(self, watch: _Watch) -> bool:
+    def _begin(self, watch: _FolderWatch) -> bool:
         """Add a watch in the kernel; false, with a message in ``trouble``, if impossible now."""
         try:
             if self._kernel is None:
@@ -100,7 +100,7 @@ class Inotify:
         self._watched.setdefault(watch.number, []).append(watch)
         return True
 
-    def _end(self, watch: _Watch) -> None:
+    def _end(self, watch: _FolderWatch) -> None:
         if watch in self._polled:
             self._polled.remove(watch)
         if watch.number is None or watch not in self._watched.get(watch.number, ()):
@@ -153,7 +153,7 @@ class Inotify:
             for watch in tuple(self._watched.get(number, ())):
                 self.call(watch.listener, name)
 
-    def _all(self) -> list[_Watch]:
+    def _all(self) -> list[_FolderWatch]:
         return [watch for one in self._watched.values() for watch in one]
 
     def forget(self, listener: Listener) -> None:

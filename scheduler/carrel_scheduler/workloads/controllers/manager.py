@@ -71,13 +71,13 @@ class Manager:
         self._controllers: dict[WorkloadKind, Controller] = {}
         self._known: dict[str, KnownComposite] = {}
         self._orphans: dict[str, dict[int, Workload]] = {}
-        self._queues: dict[WorkloadKind, _Queue] = {}
+        self._queues: dict[WorkloadKind, _WorkQueue] = {}
         self.epoch = 0
 
     def add(self, controller: Controller) -> None:
         """Take in a controller; before ``run``."""
         self._controllers[controller.kind] = controller
-        self._queues[controller.kind] = _Queue()
+        self._queues[controller.kind] = _WorkQueue()
 
     def changed(self, workload: Workload, *, deleted: bool = False) -> None:
         """Handle a change of a composite workload or a part; other workloads are ignored."""
@@ -141,7 +141,7 @@ class Manager:
             for kind, controller in self._controllers.items():
                 group.create_task(self._serve(self._queues[kind], controller))
 
-    async def _serve(self, queue: "_Queue", controller: Controller) -> None:
+    async def _serve(self, queue: "_WorkQueue", controller: Controller) -> None:
         while True:
             uid = await queue.next(self._clock)
             with self._quarantine.guard("composite", uid, fatal=(Fenced,)) as guard:
@@ -351,7 +351,7 @@ def _of(part: Workload) -> tuple[str, str, str]:
     return part.meta.project, part.meta.name, part.spec.owner
 
 
-class _Queue:
+class _WorkQueue:
     """Uids to reconcile, without duplicates, some of them at a later time."""
 
     def __init__(self) -> None:

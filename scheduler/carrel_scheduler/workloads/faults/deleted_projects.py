@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from carrel_scheduler.core.events import QueueRemoved, QueueSet
-from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.resources import ResourceVector
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine
@@ -22,7 +22,7 @@ from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import Project
 
 log = logging.getLogger(__name__)
-NOTHING: Final = Amounts(0, 0, 0)
+NOTHING: Final = ResourceVector(0, 0, 0)
 
 
 def keep_queue(changes: PassChanges, entry: CachedWorkload) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.mig import has_profile
-from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
@@ -319,9 +319,9 @@ def _own_priority(workload: Workload) -> int:
     return NAMED[KINDS[workload.spec.kind].priority]
 
 
-def quota_amounts(quota: Quota) -> Amounts:
+def quota_amounts(quota: Quota) -> ResourceVector:
     """A quota or limit in the core's units."""
-    return Amounts(
+    return ResourceVector(
         UNLIMITED if quota.gpu_milli is None else quota.gpu_milli,
         UNLIMITED if quota.cpu_milli is None else quota.cpu_milli,
         UNLIMITED if quota.memory_bytes is None else quota.memory_bytes // MIB,

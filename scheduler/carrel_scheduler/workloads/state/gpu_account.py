@@ -14,7 +14,7 @@ WRITE_SECONDS: Final = 300.0
 
 
 @dataclass(slots=True)
-class _Sum:
+class _GpuSum:
     workload: Workload
     place: tuple[str, str]
     since: float
@@ -31,7 +31,7 @@ class GpuAccount:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, tuple[str, str]], _Sum] = {}
+        self._sums: dict[tuple[str, tuple[str, str]], _GpuSum] = {}
         self.due_at: float | None = None
 
     def add(
@@ -53,7 +53,7 @@ class GpuAccount:
         if self.due_at is None:
             self.due_at = until + WRITE_SECONDS
         key = (workload.meta.uid, place)
-        found = self._sums.setdefault(key, _Sum(workload, place, since, until))
+        found = self._sums.setdefault(key, _GpuSum(workload, place, since, until))
         found.since, found.until = min(found.since, since), max(found.until, until)
         found.used += used_gpus * (until - since)
         found.idle += idle_gpus * (until - since)

@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
-from carrel_scheduler.core.resources import MIB, MILLI, Amounts
+from carrel_scheduler.core.resources import MIB, MILLI, ResourceVector
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_schema.kinds import KINDS
@@ -192,9 +192,11 @@ def request_of(
     return replace(found, extended=extended, counted_milli=held_milli(extended))
 
 
-def amounts_of(resources: Resources) -> Amounts:
+def amounts_of(resources: Resources) -> ResourceVector:
     """A task's request in the core's units; memory is rounded up to whole MiB."""
-    return Amounts(resources.gpu_milli, resources.cpu_milli, -(-resources.memory_bytes // MIB))
+    return ResourceVector(
+        resources.gpu_milli, resources.cpu_milli, -(-resources.memory_bytes // MIB)
+    )
 
 
 def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:

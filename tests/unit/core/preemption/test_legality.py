@@ -21,7 +21,7 @@ from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND, smaller
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
+from carrel_scheduler.core.resources import UNLIMITED, ResourceVector, Triple
 from unit.core.queue_trees import columns, gpus, hold, queue, queue_usage, want
 
 
@@ -87,7 +87,7 @@ def test_a_claim_stays_within_the_fair_share() -> None:
 
 
 def test_the_fair_share_of_every_resource_counts_even_if_it_is_not_asked_for() -> None:
-    built = columns(QueueSet("a", Amounts(4000, 1000, UNLIMITED), weight=(0, 0, 0)))
+    built = columns(QueueSet("a", ResourceVector(4000, 1000, UNLIMITED), weight=(0, 0, 0)))
     built.add(Sum.USED, 0, (0, 2000, 0))
     want(built, "a", 4)
     refusal = ReclaimRequest(QueueUsage(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
@@ -195,8 +195,8 @@ def test_its_own_queue_is_no_victim_of_a_claim() -> None:
 
 def test_only_what_is_asked_for_and_held_makes_a_victim() -> None:
     built = columns(
-        QueueSet("a", Amounts(4000, 4000, UNLIMITED)),
-        QueueSet("b", Amounts(8000, 1000, UNLIMITED)),
+        QueueSet("a", ResourceVector(4000, 4000, UNLIMITED)),
+        QueueSet("b", ResourceVector(8000, 1000, UNLIMITED)),
     )
     built.add(Sum.USED, 1, (4000, 6000, 0))
     built.add(Sum.WAITING, 0, (4000, 4000, 0))
@@ -424,9 +424,10 @@ def test_cpu_and_memory_are_claimed_by_the_same_rules(
         def milli(amounts: Triple) -> Triple:
             return amounts[0] * 1000, amounts[order[1]] * 1000, amounts[order[2]] * 1000
 
-        parts = [QueueSet(name, Amounts(*milli((3, 5, 4))), parent=top)
+        parts = [QueueSet(name, ResourceVector(*milli((3, 5, 4))), parent=top)
                  for name, top in (("d0", ""), ("d1", ""), ("t", "d1"))]  # fmt: skip
-        parts += [QueueSet(f"p{n}", Amounts(*milli(quota)), parent=("d0", "d1", "t", "")[n % 4])
+        parts += [QueueSet(f"p{n}", ResourceVector(*milli(quota)),
+                           parent=("d0", "d1", "t", "")[n % 4])
                   for n, (quota, *_) in enumerate(drawn)]  # fmt: skip
         built, given_now = columns(*parts), {}
         for n, (_, used, waiting, now) in enumerate(drawn):

@@ -45,7 +45,7 @@ class AuditFilters(PageParameters):
         return {name: value for name, value in found.items() if value}
 
 
-class _AuditPage(SignedInPage):
+class _AuditHandler(SignedInPage):
     """The base of the page and the table."""
 
     def choice(self) -> AuditFilters:
@@ -58,7 +58,7 @@ class _AuditPage(SignedInPage):
         return AuditFilters(**asked)
 
 
-class AuditLogPage(_AuditPage):
+class AuditLogPage(_AuditHandler):
     """Entries, the newest first."""
 
     @override
@@ -110,7 +110,7 @@ class AuditLogPage(_AuditPage):
         )
 
 
-class AuditTable(_AuditPage):
+class AuditTable(_AuditHandler):
     """The same as CSV, at most ``MOST_ROWS``."""
 
     @override

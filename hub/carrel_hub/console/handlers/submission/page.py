@@ -30,7 +30,7 @@ _SAID_AT_FORM = {400, 403, 404, 409, 422}
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _FormData:
     """The data for the form."""
 
     projects: Sequence[Project]
@@ -151,7 +151,7 @@ class SubmitPage(SignedInPage):
             return Reason(token="Refused", sentence=sentence)  # noqa: S106 - of a reason
         return told.forecast
 
-    async def _known(self, projects: Sequence[str]) -> _Known:
+    async def _known(self, projects: Sequence[str]) -> _FormData:
         found, templates, assets, nodes = await asyncio.gather(
             self.client.list_projects(),
             self.client.list_templates(),
@@ -159,10 +159,10 @@ class SubmitPage(SignedInPage):
             self.client.nodes(),
         )
         own = [one for one in found if one.name in projects]
-        return _Known(own, templates, assets, nodes)
+        return _FormData(own, templates, assets, nodes)
 
     def _offers(
-        self, known: _Known, form: Form, kind: str, notes: Mapping[str, PolicyNote]
+        self, known: _FormData, form: Form, kind: str, notes: Mapping[str, PolicyNote]
     ) -> FormChoices:
         project = known.project(form.value("project"))
         counting = submit_offers.default_templates(

@@ -42,7 +42,7 @@ class Metrics:
             buckets=REQUEST_BUCKETS,
             registry=self._registry,
         )
-        self._rows = _Rows(deps, self._registry)
+        self._rows = _RowCounts(deps, self._registry)
         self._gauges = _Gauges(deps.runai_metrics)
         self._registry.register(self._gauges)
         if deps.reconciler_metrics is not None:
@@ -90,7 +90,7 @@ class _Gauges:
             yield from runai_families(self.snapshot)
 
 
-class _Rows:
+class _RowCounts:
     """Counts from the ledger's rows, each row once."""
 
     def __init__(self, deps: ApiDependencies, registry: CollectorRegistry) -> None:

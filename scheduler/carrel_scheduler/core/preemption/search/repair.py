@@ -36,7 +36,7 @@ def cheapest_legal(items: Places, need: int, budgets: UnitBudgets, order: Counts
     if int(worth.min()) == int(worth.max()):
         worth = items.sums(order.take(items.unit) - int(order.min()))
     worth = worth * max(_SCALE // max(int(worth.sum()), 1), 1)
-    repair, prices = _Repair(items, budgets), _Prices(items, budgets)
+    repair, prices = _Repair(items, budgets), _QueuePrices(items, budgets)
     for turn in range(1 + PRICED):
         key = worth + prices.charges()
         chosen = cheapest(key, items, need)
@@ -50,7 +50,7 @@ def cheapest_legal(items: Places, need: int, budgets: UnitBudgets, order: Counts
     return None
 
 
-class _Prices:
+class _QueuePrices:
     """Prices for what binding queues lose, in scaled cost per thousandth (millicore, MiB)."""
 
     def __init__(self, items: Places, budgets: UnitBudgets) -> None:

@@ -51,11 +51,11 @@ def search(request: GangRequest, layout: Layout) -> Answer:
         return Impossible("budgets")
     layout.weigh()
     base = fitting(request, free.devices, free.host) * eligible
-    return _Search(request, layout, fits, base).run()
+    return _ArraySearch(request, layout, fits, base).run()
 
 
 @dataclass(slots=True)
-class _Search:
+class _ArraySearch:
     """``fits`` and ``base`` (N,): tasks that fit if all units go, and if none goes."""
 
     request: GangRequest

@@ -4,8 +4,8 @@ Labels are looked for on the pod first, then on its owners from the nearest to t
 that other schedulers use are understood; ours take precedence.
 
 Labels can change while a pod runs. Its binding therefore records what it was counted as
-(``Counted``), and after a restart the scheduler counts a running pod by this annotation, so that
-nobody gets out of a quota by removing a label. Only the scheduler may write it
+(``CountedGrouping``), and after a restart the scheduler counts a running pod by this annotation,
+so that nobody gets out of a quota by removing a label. Only the scheduler may write it
 (``deploy/kubernetes/policies``).
 """
 
@@ -79,7 +79,7 @@ class Grouped:
     role: str = ""
 
 
-class Counted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class CountedGrouping(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The parts of a grouping that decide a pod's limits."""
 
     project: str
@@ -91,7 +91,7 @@ class Counted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 def counted_annotation(grouping: Grouping) -> str:
     """The annotation's text."""
-    counted = Counted(
+    counted = CountedGrouping(
         grouping.project,
         grouping.user,
         grouping.priority,
@@ -101,15 +101,15 @@ def counted_annotation(grouping: Grouping) -> str:
     return msgspec.json.encode(counted).decode()
 
 
-def read_counted(annotations: Mapping[str, str]) -> Counted | None:
+def read_counted(annotations: Mapping[str, str]) -> CountedGrouping | None:
     """The annotation's value; ``None`` if it is missing or invalid."""
     try:
-        return msgspec.json.decode(annotations.get(COUNTED, ""), type=Counted)
+        return msgspec.json.decode(annotations.get(COUNTED, ""), type=CountedGrouping)
     except msgspec.DecodeError:
         return None
 
 
-def as_counted(grouping: Grouping, counted: Counted) -> Grouping:
+def as_counted(grouping: Grouping, counted: CountedGrouping) -> Grouping:
     """The grouping as recorded when the pod was bound."""
     return replace(
         grouping,

@@ -50,7 +50,7 @@ PodsOf = Callable[[str, Sequence[int]], tuple[str, list[Pod]] | None]
 
 
 @dataclass(slots=True)
-class _Candidate:
+class _WaitingWorkload:
     """A workload that waits since a time; ``never``: no node could ever hold it."""
 
     since: float
@@ -58,7 +58,7 @@ class _Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _RefusedRequest:
     name: str
     text: str
     at: float
@@ -85,12 +85,12 @@ class NodeRequests:
         self._settings, self._state = settings, state
         self._groups, self._pods_of = groups, pods_of
         self._known = False
-        self._candidates: dict[str, _Candidate] = {}
+        self._candidates: dict[str, _WaitingWorkload] = {}
         self._requests: dict[str, dict[str, ProvisioningRequest]] = {}
         self._sent: dict[str, str] = {}
         self._ensured: set[str] = set()
         self._withdrawn: set[str] = set()
-        self._refusals: dict[str, _Refusal] = {}
+        self._refusals: dict[str, _RefusedRequest] = {}
         self._notes: dict[str, NodeRequestNote] = {}
         self._told: dict[str, NodeRequestNote] = {}
         self._changed: list[str] = []
@@ -111,7 +111,7 @@ class NodeRequests:
                 if self._sent.get(uid) == name:
                     del self._sent[uid]
                 self._ensured.discard(name)
-                self._refusals[uid] = _Refusal(name, text, now)
+                self._refusals[uid] = _RefusedRequest(name, text, now)
             case RequestSeen(request):
                 if uid := _whose(request):
                     self._requests.setdefault(uid, {})[request.metadata.uid] = request
@@ -137,7 +137,7 @@ class NodeRequests:
                 del self._candidates[uid]
                 self._dirty = True
         elif known is None:
-            self._candidates[uid] = _Candidate(now, never)
+            self._candidates[uid] = _WaitingWorkload(now, never)
             self._dirty = True
         elif known.never != never:
             known.never = never

@@ -39,7 +39,7 @@ SILENT_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _OpenOrder:
     """An instance that a start waits for."""
 
     order: MigOrder
@@ -50,7 +50,7 @@ class _Order:
 class _NodeOrders:
     """The orders for one node, by id, and when its agent last asked."""
 
-    open: dict[str, _Order] = field(default_factory=dict)
+    open: dict[str, _OpenOrder] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     asked_at: float | None = None
 
@@ -92,7 +92,7 @@ class MigInstances:
         number = f"{gpu.reservation}-{next(self._numbers)}"
         order = MigOrder(id=number, device=gpu.uuid, profile=profile, slots=slots)
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        there.open[number] = _Order(order, done)
+        there.open[number] = _OpenOrder(order, done)
         there.changed.set()
         try:
             async with asyncio.timeout(ORDER_SECONDS):

@@ -20,7 +20,7 @@ def replace_table(name: str, chains: Sequence[Chain]) -> None:
 
 
 async def _replace(name: str, chains: Sequence[Chain]) -> None:
-    async with _Transaction() as tables:
+    async with _RuleTransaction() as tables:
         await tables.table("add", name=name)  # a table that is missing could not be deleted
         await tables.table("del", name=name)
         await tables.table("add", name=name)
@@ -34,7 +34,7 @@ async def _replace(name: str, chains: Sequence[Chain]) -> None:
         await tables.apply()
 
 
-class _Transaction(AsyncNFTables):  # type: ignore[misc]
+class _RuleTransaction(AsyncNFTables):  # type: ignore[misc]
     """Collects commands, and applies all of them or none."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class Sandbox:
         os.setgroups([])
         complaint = b""
         for _ in range(TRIES):
-            job_options = _Options(job)
+            job_options = _BubblewrapArguments(job)
             try:
                 init, complaint = _run(job, job_options.arguments())
             except BadMountPoint as error:
@@ -103,7 +103,7 @@ def _namespace(pid: int, name: str) -> int:
     return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-class _Options:
+class _BubblewrapArguments:
     """Arguments of bubblewrap, with the descriptors that they name."""
 
     def __init__(self, job: ShimTask) -> None:

@@ -34,7 +34,7 @@ Open = Callable[[str, ExperimentSpec, int, Sequence[str]], StoredStudy]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _OpenStudy:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     owner: Workload | None = None
     study: StoredStudy | None = None
@@ -55,7 +55,7 @@ class Studies:
     ) -> None:
         self._ledger, self._epoch = ledger, epoch
         self._make = make or _optuna
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _OpenStudy] = {}
         self._thread = ThreadPoolExecutor(THREADS, thread_name_prefix="studies")
 
     async def use(self, owner: Workload, work: Callable[[Study], T]) -> T:
@@ -63,7 +63,7 @@ class Studies:
 
         Raises what ``work`` raises, then nothing of it is stored; ``Fenced``.
         """
-        kept = self._kept.setdefault(owner.meta.uid, _Kept())
+        kept = self._kept.setdefault(owner.meta.uid, _OpenStudy())
         async with kept.lock:
             kept.owner = owner
             study = kept.study or await self._open(owner, kept)
@@ -94,7 +94,7 @@ class Studies:
             return kept.owner
         return await self._ledger.get_by_uid(Workload, uid)
 
-    async def _open(self, owner: Workload, kept: _Kept) -> StoredStudy:
+    async def _open(self, owner: Workload, kept: _OpenStudy) -> StoredStudy:
         meta, spec = owner.meta, owner.spec.experiment
         if spec is None:
             raise ValueError(f"{meta.project}/{meta.name} is no experiment")

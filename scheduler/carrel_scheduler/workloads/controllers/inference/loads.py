@@ -58,7 +58,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class _Gateway:
+class _GatewayReports:
     heard_at: float
     complete: bool = False
     reports: dict[str, LoadReport] = field(default_factory=dict)
@@ -72,11 +72,11 @@ class Loads:
     ) -> None:
         self._clock = clock
         self._changed = changed
-        self._gateways: dict[str, _Gateway] = {}
+        self._gateways: dict[str, _GatewayReports] = {}
 
     def take(self, gateway: str, reports: Sequence[LoadReport], *, everything: bool) -> None:
         """Handle a gateway's report: of some workloads, or of ``everything`` that it knows."""
-        known = self._gateways.setdefault(gateway, _Gateway(0.0))
+        known = self._gateways.setdefault(gateway, _GatewayReports(0.0))
         known.heard_at = self._clock()
         known.complete = known.complete or everything
         gone = {one: LoadReport(uid=one) for one in known.reports} if everything else {}

@@ -253,7 +253,7 @@ class PlacementRequest:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedRequest:
     ask: PlacementRequest
     versions: tuple[int, ...]
 
@@ -282,7 +282,7 @@ class PlacementConstraints:
         self.devices = devices or DeviceClaims()
         self.groups = NodeGroups(by_role=by_role)
         self._around = NeighbourConstraints(self)
-        self._kept: LRUCache[tuple[object, ...], _Kept] = LRUCache(MOST_KEPT)
+        self._kept: LRUCache[tuple[object, ...], _CachedRequest] = LRUCache(MOST_KEPT)
 
     @property
     def version(self) -> int:
@@ -361,7 +361,7 @@ class PlacementConstraints:
         if kept is not None and (not kept.ask.follows or kept.versions == self._versions()):
             return kept.ask
         ask = self._ask(pod, groups, together=together)
-        self._kept[key] = _Kept(ask, self._versions())
+        self._kept[key] = _CachedRequest(ask, self._versions())
         return ask
 
     def still_fits(self, pod: Pod, node: str) -> bool:
