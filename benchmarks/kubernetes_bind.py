@@ -50,6 +50,7 @@ from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster import binaries
 from k8s.cluster.waiting import free_port
 
+TESTS: Final = Path(__file__).parents[1] / "tests"
 POLICY: Final = Path(__file__).parents[1] / "deploy" / "kubernetes" / "fencing.yaml"
 CHURN: Final = 100
 CHURNS: Final = 5
@@ -174,10 +175,11 @@ def start_ours(cluster: Cluster, nodes: int) -> tuple[str, int]:
     asyncio.run(_projects(url, nodes * kubernetes_cluster.GPUS // len(PROJECTS)))
     log = folder / "log"
     process = cluster.record.start(
-        [sys.executable, "-m", "carrel_scheduler.standalone"],
+        [sys.executable, "-m", "k8s.standalone"],
         log,
         {
             **os.environ,
+            "PYTHONPATH": str(TESTS),
             "KUBECONFIG": str(cluster.kubeconfig),
             "CARREL_DATABASE_URL": url,
             "CARREL_STATE_DIR": str(folder),

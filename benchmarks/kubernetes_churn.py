@@ -45,9 +45,9 @@ from carrel_scheduler.kube.resources import (
 )
 from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.open import open_ledger
-from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
+from k8s.standalone import Standalone
 
 CORES: Final = 0.5
 OTHERS: Final = (

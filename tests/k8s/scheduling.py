@@ -23,11 +23,11 @@ from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from contract.ledger.copied_ledgers import empty_ledger
 from k8s.kubelets import Kubelets, Pod, ready
+from k8s.standalone import Standalone
 
 TIMEOUT_SECONDS: Final = 120.0
 ONLY: Final = "carrel.test/only"

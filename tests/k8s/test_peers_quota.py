@@ -15,12 +15,12 @@ from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.ledger.open import open_ledger
-from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS
 from k8s.peers.applying import TIMEOUT_SECONDS, Space, define, until
+from k8s.standalone import Standalone
 
 pytestmark = MARKS
 

@@ -1,8 +1,7 @@
 """A scheduler of external pods alone: no REST API, no Hub, no tasks of its own.
 
 What it decides, binds and evicts is what the whole service does with external pods; it is for
-measuring that, for tests of its faults, and for clusters where others submit everything. As a
-process, ``python -m carrel_scheduler.standalone``, it reads
+measuring that and for tests of its faults. As a process, ``python -m k8s.standalone``, it reads
 
 =========================  =====================================================================
 variable                   meaning
