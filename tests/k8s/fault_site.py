@@ -3,7 +3,6 @@
 The kubelet is simulated, the scheduler is real: a process of its own (``scheduler_processes``).
 """
 
-import asyncio
 import time
 import uuid
 from collections import Counter
@@ -19,7 +18,6 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod as OfScheduler
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import KubeError, NotFound
-from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import LEASES, PODS
 from carrel_scheduler.ledger.resources.kinds import WORK
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
@@ -28,7 +26,7 @@ from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_schema.names import LEASE, TASK, WORKLOAD_UID
 from carrel_schema.objects import Workload
 from k8s.kubelets import Pod
-from k8s.scheduling import GPU, Site
+from k8s.scheduling import GPU, Site, simulated_kubelets
 from k8s.stores import remove_everything
 
 SECURE: Final = {
@@ -144,21 +142,12 @@ async def fault_site(kubeconfig: Path, folder: Path, lease_in: str) -> AsyncIter
     rows = await open_rows(database(folder), clock=time.time, ids=lambda: uuid.uuid4().hex)
     ledger = KubernetesLedger(client, rows, clock=time.time, ids=lambda: uuid.uuid4().hex)
     made = FaultSite(client, ledger, folder)
-    feed = Feed(client, PODS, Pod)
-    tasks = [asyncio.create_task(one) for one in (made.watch(feed), made.beat(), made.tend_again())]
     try:
-        await feed.synced()
-        yield made
-        for task in tasks:
-            assert not task.done() or task.result() is None
+        async with simulated_kubelets(made):
+            yield made
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await made.clear()
         with suppress(KubeError):
             await client.delete(LEASES, LEASE, lease_in)
-        await feed.close()
         await ledger.close()
         await client.close()
 

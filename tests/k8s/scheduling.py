@@ -1,4 +1,4 @@
-"""A scheduler of guests on the real API server, with Node objects and a kubelet that is played.
+"""A scheduler of external pods on the real API server, with Node objects and simulated kubelets.
 
 Each test has its own namespaces, projects and nodes; its pods go to its nodes only, by a label.
 """
@@ -6,7 +6,7 @@ Each test has its own namespaces, projects and nodes; its pods go to its nodes o
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,6 +186,31 @@ class Site(Kubelets):
         return Leader(client or self.client, namespace, instance, clocks, duration)
 
 
+async def comes_to_be(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Ask the API server until it says so."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not await holds():  # noqa: ASYNC110 - it is the API server that is asked
+            await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def simulated_kubelets(here: Site) -> AsyncIterator[None]:
+    """The nodes of a site are ready, and its pods run and end, inside the block."""
+    feed = Feed(here.client, PODS, Pod)
+    tasks = [asyncio.create_task(one) for one in (here.watch(feed), here.beat(), here.tend_again())]
+    try:
+        await feed.synced()
+        yield
+        for task in tasks:
+            assert not task.done() or task.result() is None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await here.clear()
+        await feed.close()
+
+
 @asynccontextmanager
 async def running(scheduler: Standalone) -> AsyncIterator[None]:
     """A scheduler at work, in this process."""
@@ -208,19 +233,10 @@ async def site(kubeconfig: Path, folder: Path) -> AsyncIterator[Site]:
     ledger = await open_ledger(
         empty_ledger(folder / "ledger.sqlite"), clock=time.time, ids=lambda: uuid.uuid4().hex
     )
-    made = Site(client, ledger, folder)
-    feed = Feed(client, PODS, Pod)
-    tasks = [asyncio.create_task(one) for one in (made.watch(feed), made.beat(), made.tend_again())]
     try:
-        await feed.synced()
-        yield made
-        for task in tasks:
-            assert not task.done() or task.result() is None
+        made = Site(client, ledger, folder)
+        async with simulated_kubelets(made):
+            yield made
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await made.clear()
-        await feed.close()
         await client.close()
         await ledger.close()

@@ -19,8 +19,7 @@ from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_scheduler.kube.errors import Invalid
 from carrel_scheduler.kube.resources import NAMESPACES, PODS, Resource
 from k8s.cluster.control_plane import ControlPlane
-from k8s.scheduling import Site, running, site
-from k8s.test_scheduling import comes_to_be
+from k8s.scheduling import Site, comes_to_be, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")

@@ -29,12 +29,9 @@ from k8s.cluster import pods
 from k8s.cluster.loading import Images
 from k8s.cluster_engines import NAMESPACE, ClusterEngines, storage_of, until
 from k8s.device_driver import DRIVER, DeviceDriver
-from k8s.scheduling import ONLY, Site, running, site
-from k8s.test_scheduling import comes_to_be
-from unit.spawner_kubernetes import test_pod as spawners
-from unit.spawner_kubernetes.test_pod import _cluster
+from k8s.scheduling import ONLY, Site, comes_to_be, running, site
+from unit.spawner_kubernetes import pods as spawners
 
-__all__ = ["_cluster"]  # a fixture
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 # Says which devices its container was given, and stays.

@@ -28,9 +28,9 @@ from k8s.ours import MARKS, Kubectl, client, install, install_kinds
 from k8s.restartable_server import RestartableServer
 from k8s.scheduler_processes import SchedulerForkServer
 from k8s.scheduler_replicas import SchedulerReplica
+from k8s.scheduling import comes_to_be
 from k8s.stores import stores
 from k8s.test_rbac import projects
-from k8s.test_scheduling import comes_to_be
 
 __all__ = ["client", "projects", "stores"]  # fixtures
 

@@ -18,8 +18,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
 )
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import DEPLOY, ApiUser, Kubectl, kubectl, make_namespace, until
-from k8s.scheduling import ONLY, Site, running, site
-from k8s.test_scheduling import comes_to_be
+from k8s.scheduling import ONLY, Site, comes_to_be, running, site
 
 __all__ = ["kubectl"]
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]

@@ -1,9 +1,8 @@
 """Pods that others made, placed on the real API server: quotas, reclaim, jobs, reasons."""
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from carrel_scheduler.kube.errors import NotFound
 from carrel_scheduler.kube.resources import JOBS, NODES, PODS, REPLICA_SETS, Resource
 from carrel_schema.objects import ReasonInfo
 from k8s.cluster.control_plane import ControlPlane
-from k8s.scheduling import TIMEOUT_SECONDS, Site, running, site
+from k8s.scheduling import Site, comes_to_be, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -62,13 +61,6 @@ def replicas(here: Site, name: str, pods: int) -> dict[str, Any]:
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
-
-
-async def comes_to_be(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Ask the API server until it says so."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await holds():  # noqa: ASYNC110 - it is the API server that is asked
-            await asyncio.sleep(0.2)
 
 
 async def test_pods_of_two_projects_under_quota_with_reclaim(here: Site) -> None:

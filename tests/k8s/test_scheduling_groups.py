@@ -10,8 +10,7 @@ import pytest
 from carrel_scheduler.kube.errors import Forbidden
 from carrel_scheduler.kube.resources import PODS, Resource
 from k8s.cluster.control_plane import ControlPlane
-from k8s.scheduling import Site, running, site
-from k8s.test_scheduling import comes_to_be
+from k8s.scheduling import Site, comes_to_be, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 OF_PAIR: dict[str, Any] = {"schedulingGroup": {"podGroupName": "pair"}}

@@ -1,21 +1,15 @@
 """Work that starts after other work, on a real scheduler."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
-from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
+from contract.service.jobs import TIMEOUT_SECONDS, client, ended, submit
 
 __all__ = ["client"]
 WAIT = "until [ -e go ]; do sleep 0.05; done"
-
-
-async def submit(client: AsyncClient, name: str, command: str, **fields: Any) -> None:
-    body = {"project": "vision", "name": name, "command": ["sh", "-c", command], **fields}
-    await client.create_workload(body)
 
 
 async def until(client: AsyncClient, name: str, word: str) -> None:
@@ -27,11 +21,6 @@ async def until(client: AsyncClient, name: str, word: str) -> None:
             if status.reason is not None and word in status.reason.sentence:
                 return
             await asyncio.sleep(0.05)
-
-
-async def ended(client: AsyncClient, *names: str) -> list[str]:
-    jobs = await client.wait([("vision", name) for name in names], timeout=TIMEOUT_SECONDS)
-    return [job.status.phase for job in jobs]
 
 
 async def let_go(client: AsyncClient, name: str) -> None:

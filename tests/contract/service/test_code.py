@@ -10,7 +10,7 @@ import pytest
 from benchmarks.ports import free_port
 from carrel.client import AsyncClient
 from carrel.models import Workload
-from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
+from contract.service.jobs import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]
 TRAIN = """

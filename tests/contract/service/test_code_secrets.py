@@ -17,8 +17,8 @@ from typing_extensions import override
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
 from carrel_scheduler.workloads.launch.builtin_programs import FETCH_PROGRAM
+from contract.service.jobs import client
 from contract.service.test_code import ran, repository
-from contract.service.test_results_of_cells import client
 
 __all__ = ["client", "repository"]
 PLANTED = "planted-p4ss"

@@ -5,9 +5,7 @@ import os
 
 from carrel.client import AsyncClient
 from carrel_schema.governance.people import PosixIdentity
-from contract.service.test_after import ended, submit
-from contract.service.test_named_secrets import log_of
-from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
+from contract.service.jobs import TIMEOUT_SECONDS, client, ended, log_of, submit
 
 __all__ = ["client"]  # a fixture
 

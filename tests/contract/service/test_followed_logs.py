@@ -5,7 +5,7 @@ import os
 import sys
 
 from carrel.client import AsyncClient
-from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
+from contract.service.jobs import TIMEOUT_SECONDS, client
 
 __all__ = ["client"]
 TWICE = 'echo "attempt $CARREL_ATTEMPT"; exit $((1 - CARREL_ATTEMPT))'

@@ -4,16 +4,11 @@ import asyncio
 from hashlib import sha256
 
 from carrel.client import AsyncClient
-from contract.service.test_after import ended, submit
-from contract.service.test_results_of_cells import TIMEOUT_SECONDS, client
+from contract.service.jobs import TIMEOUT_SECONDS, client, ended, log_of, submit
 
 __all__ = ["client"]
 PLANTED = "planted-9876"
 SHOW = 'test -n "$T" && printf %s "$T" | sha256sum | cut -c1-8; env | grep -c SECRET: || true'
-
-
-async def log_of(client: AsyncClient, name: str) -> str:
-    return "".join([piece async for piece in client.logs("vision", name)])
 
 
 async def test_a_job_gets_the_value_that_counts_when_it_starts(client: AsyncClient) -> None:

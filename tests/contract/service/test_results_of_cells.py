@@ -4,47 +4,21 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from benchmarks.stacks import end_all_below
-from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel.models import Workload
 from carrel.notebook.cell import capture, cell_body
 from carrel.options import RequestFields
 from carrel.results import NoResult
-from carrel_scheduler.api.principals.identity import SPAWN
 from carrel_schema.sections import Target
-from contract.schedulers import forked_scheduler
+from contract.service.jobs import TIMEOUT_SECONDS, client
 
-TIMEOUT_SECONDS = 240.0
-
-
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
-    """A client of ada's, with a scheduler that knows the Hub by the token ``hub``."""
-    accounts = {
-        "ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"}),
-        "hub": Account("hub", scopes=(USE, SPAWN)),
-    }
-    (tmp_path / "service").mkdir()
-    async with StandInHub(accounts) as hub:
-        scheduler = forked_scheduler(tmp_path / "service", hub.url, "ada")
-        url = scheduler.api.removesuffix("/api/v1")
-        async with AsyncClient(url, "ada") as found:
-            try:
-                await scheduler.start()
-                await scheduler.ready(found._transport.session)
-                await found.create_project({"name": "vision", "quota": {"gpus": 2}})
-                yield found
-            finally:
-                await scheduler.stop()
-                end_all_below(tmp_path)  # as an endpoint, which outlives the scheduler
+__all__ = ["client"]
 
 
 async def run_cell(client: AsyncClient, source: str, folder: Path, **fields: Any) -> Workload:

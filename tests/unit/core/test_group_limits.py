@@ -8,43 +8,20 @@ import pytest
 
 from carrel_scheduler.core import State, speculation
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, TaskReleasing
+from carrel_scheduler.core.events import Preemptibility, QueueSet, TaskReleasing
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import IN_GROUP, NodeConstraint, Request
 from carrel_scheduler.core.settings import Settings
+from unit.core.node_groups import A100, H100, grouped, held_there, in_group
 from unit.core.runs import Run
-from unit.core.situations import node, queue, reasons, running, state_of, training, workspace
+from unit.core.situations import queue, reasons, running, state_of, training, workspace
 from unit.core.stories import Story
-
-
-def in_group(group: str) -> NodeConstraint:
-    return NodeConstraint(labels=((IN_GROUP, frozenset({group})),))
-
-
-def grouped(name: str, gpus: int, group: str, **more: Any) -> NodeSet:
-    return node(name, gpus, labels=((IN_GROUP, group),), **more)
 
 
 def limited(name: str, gpus: float = 8, *, a100: float = 2, **more: Any) -> QueueSet:
     return queue(name, gpus, group_limits=(("a100", round(a100 * 1000)),), **more)
-
-
-A100, H100 = grouped("a1", 4, "a100"), grouped("h1", 4, "h100")
-
-
-def held_there(run: Run, owner: str, group: str = "a100") -> float:
-    """GPUs that a queue and those below it hold in a group, recounted task by task."""
-    state, found = run.state, 0
-    slot, tasks = state.queues.slots[owner], state.tasks
-    for row in tasks.used().tolist():
-        job = state.jobs.at(tasks.job.item(row))
-        labels = dict(state.nodes.fact(tasks.node.item(row)).labels)
-        counts = labels.get(IN_GROUP) == group and not tasks.stopping[row]
-        if counts and slot in state.queues.path(job.queue):
-            found += sum(tasks.footprint(row).amounts[:1])
-    return found / 1000
 
 
 def test_work_goes_elsewhere_when_the_limit_is_reached() -> None:

@@ -13,6 +13,7 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import NodeConstraint, Request
+from unit.core.node_groups import A100, H100, asked, grouped, guaranteed, held_there
 from unit.core.runs import Run
 from unit.core.situations import (
     queue,
@@ -23,18 +24,6 @@ from unit.core.situations import (
     workspace,
 )
 from unit.core.stories import tell
-from unit.core.test_group_limits import A100, H100, grouped, held_there, in_group
-
-
-def guaranteed(name: str, gpus: float = 8, parent: str = "", **groups: float) -> QueueSet:
-    """A queue with so many GPUs in all, and some of them in groups."""
-    quotas = tuple((group, round(amount * 1000)) for group, amount in groups.items())
-    return queue(name, gpus, parent=parent, group_quotas=quotas)
-
-
-def asked(group: str, gpus: int = 1) -> Request:
-    """GPUs that are in a group."""
-    return Request(gpus=gpus, where=in_group(group))
 
 
 def bound(uid: str, owner: str, group: str = "a100", gpus: int = 1, **more: Any) -> WorkloadQueued:

@@ -11,60 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from kubernetes_asyncio.client import ApiClient
 
-from carrel.models import Workload, WorkloadSpec, WorkloadStatus
+from carrel.models import WorkloadStatus
 from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
 from carrel_spawner.kubernetes import manifests
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, is_broken
 from carrel_spawner.refusal import WorkspaceRefused
-from carrel_spawner.workspace import Address
-
-TOKEN = "a-token-of-ada"
-
-
-@pytest.fixture(autouse=True)
-def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is never asked anything."""
-    monkeypatch.setattr("kubespawner.spawner.load_config", lambda **_: None)
-    monkeypatch.setattr("kubespawner.spawner.shared_client", lambda _: None)
-
-
-def spawner(user: str = "ada", server: str = "", **settings: Any) -> Any:
-    """A spawner of the Hub's, of somebody in two projects."""
-    groups = [SimpleNamespace(name=f"project-{name}") for name in ("speech", "vision")]
-    somebody = SimpleNamespace(
-        name=user, id=7, url=f"/user/{user}/", groups=groups, escaped_name=user
-    )
-    hub = SimpleNamespace(
-        public_host="", base_url="/hub/", api_url="http://hub:8081/hub/api", url="http://hub:8081/hub/"
-    )  # fmt: skip
-    usual = {"carrel_url": "http://scheduler:8080/services/carrel", "image": "lab/desk:1"}
-    known = SimpleNamespace(name=server, server=None, state={}, user_options={})
-    made: Any = CarrelKubeSpawner(
-        _mock=True, user=somebody, hub=hub, orm_spawner=known, api_token=TOKEN,
-        oauth_client_id="jupyterhub-user-ada", **usual, **settings,
-    )  # fmt: skip
-    return made
-
-
-def workload(**spec: Any) -> Workload:
-    usual: dict[str, Any] = {"gpus": 2.0, "cpu_millicores": 1500, "memory_bytes": 3 * 1024**3}
-    return Workload(
-        name="workspace-ada", project="vision", uid="4f0c", spec=WorkloadSpec(**usual | spec)
-    )
-
-
-async def manifest(one: Any, of: Workload | None = None) -> dict[str, Any]:
-    """The pod as it would be sent."""
-    found = of or workload()
-    address = Address.of(found, 8888)
-    one.take_address(address)
-    one.address, one.placed = address, found
-    api: Any = ApiClient.__new__(ApiClient)  # one that only writes JSON: no session, no TLS
-    pod: dict[str, Any] = api.sanitize_for_serialization(await one.get_pod_manifest())
-    return pod
+from unit.spawner_kubernetes.pods import TOKEN, manifest, spawner, workload
 
 
 async def test_the_pod_is_the_task_that_the_scheduler_placed() -> None:

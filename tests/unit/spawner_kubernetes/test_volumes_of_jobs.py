@@ -8,16 +8,9 @@ from carrel.volumes import VOLUMES, hint_unmounted, set_working_dir
 from carrel_scheduler.engines.contract import TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
-from unit.spawner_kubernetes.test_pod import manifest, spawner
+from unit.spawner_kubernetes.pods import manifest, spawner
 
 MANY = ["ReadWriteMany"]
-
-
-@pytest.fixture(autouse=True)
-def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is never asked anything."""
-    monkeypatch.setattr("kubespawner.spawner.load_config", lambda **_: None)
-    monkeypatch.setattr("kubespawner.spawner.shared_client", lambda _: None)
 
 
 async def told(**settings: Any) -> dict[str, str]:

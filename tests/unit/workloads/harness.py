@@ -21,7 +21,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
+from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
@@ -40,6 +40,7 @@ from carrel_scheduler.workloads.state.events import (
     TaskSeen,
     WorkloadChanged,
 )
+from carrel_schema.answers import DeviceView
 from carrel_schema.objects import (
     InteractiveLimits,
     Meta,
@@ -357,3 +358,18 @@ class SchedulerHarness:
         )
         self.loop.enqueue(DevicesSampled(self.facts, use))
         await self.settle()
+
+
+class MachineHarness(SchedulerHarness):
+    """A harness on one machine."""
+
+    def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
+        super().__init__(ledger, tmp_path, gpus, lambda access: NoExternalPods(access.state))
+
+
+def devices_of(harness: SchedulerHarness, node: str = NODE) -> list[DeviceView]:
+    return list(next(one for one in LiveState(harness.loop).nodes() if one.name == node).devices)
+
+
+def on_device(harness: SchedulerHarness, device: int) -> TaskId:
+    return next(one for one in harness.engine.alive if device in harness.engine.specs[one].devices)

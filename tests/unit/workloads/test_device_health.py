@@ -5,8 +5,7 @@ import msgspec
 from carrel_scheduler.node.contract import DeviceLink, HealthCondition
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
-from unit.workloads.harness import NODE, SchedulerHarness
-from unit.workloads.test_lost_gpus import on_device, shown
+from unit.workloads.harness import NODE, SchedulerHarness, devices_of, on_device
 
 XID = HealthCondition(key="xid:79:5", severity="failed", message="Xid 79: fallen off the bus")
 LATER = HealthCondition(key="xid:79:9", severity="failed", message="Xid 79: fallen off the bus")
@@ -37,9 +36,9 @@ async def test_work_on_a_sick_gpu_begins_elsewhere_and_counts_no_failure(
     stored = await harness.stored(task.workload_uid)
     assert stored.status.failures == 0
     assert on_device(harness, 3).workload_uid == task.workload_uid, "the free one, not the sick one"
-    device = shown(harness)[1]
+    device = devices_of(harness)[1]
     assert (device.broken, device.message) == (True, XID.message)
-    assert [one.broken for one in shown(harness)] == [False, True, False, False]
+    assert [one.broken for one in devices_of(harness)] == [False, True, False, False]
     [decision] = [
         row
         for row in await harness.ledger.transitions(workload_uid=task.workload_uid)
@@ -87,9 +86,9 @@ async def test_an_admin_returns_it_until_there_is_new_trouble(harness: Scheduler
     await harness.settle()
     assert await harness.phase(uid) == "starting"
     await condition(harness, 0, XID)  # it is looked at again: the same trouble is known
-    assert not shown(harness)[0].broken
+    assert not devices_of(harness)[0].broken
     await condition(harness, 0, XID, LATER)
-    assert shown(harness)[0].message == LATER.message
+    assert devices_of(harness)[0].message == LATER.message
     assert harness.engine.stopping
 
 
@@ -98,16 +97,16 @@ async def test_a_restart_of_either_side_does_not_uncordon_a_gpu(harness: Schedul
     await harness.project("vision", 4)
     await condition(harness, 0, XID)
     await condition(harness, 0)  # the agent started again
-    assert shown(harness)[0].message == XID.message
+    assert devices_of(harness)[0].message == XID.message
     await harness.recover()
-    assert shown(harness)[0].message == XID.message
+    assert devices_of(harness)[0].message == XID.message
     uid = await harness.submit("vision", "job", gpus=4)
     assert await harness.phase(uid) == "pending"
     assert LiveState(harness.loop).uncordon(NODE, 0)
     await harness.settle()
     assert await harness.phase(uid) == "starting"
     await harness.recover()
-    assert not shown(harness)[0].broken
+    assert not devices_of(harness)[0].broken
 
 
 async def test_what_an_admin_acknowledged_is_known_after_a_restart(
@@ -118,9 +117,9 @@ async def test_what_an_admin_acknowledged_is_known_after_a_restart(
     assert LiveState(harness.loop).uncordon(NODE, 0)
     await harness.settle()
     await harness.recover()
-    assert not shown(harness)[0].broken
+    assert not devices_of(harness)[0].broken
     await condition(harness, 0, MORE_ECC)
-    assert shown(harness)[0].message == MORE_ECC.message
+    assert devices_of(harness)[0].message == MORE_ECC.message
 
 
 async def test_an_acknowledged_xid_is_known_to_who_does_not_know_when_it_was(
@@ -134,9 +133,9 @@ async def test_an_acknowledged_xid_is_known_to_who_does_not_know_when_it_was(
     other = msgspec.structs.replace(XID, key="xid:48:0")
     for _ in range(2):
         await condition(harness, 0, undated)
-        assert not shown(harness)[0].broken
+        assert not devices_of(harness)[0].broken
     await condition(harness, 0, undated, other)
-    assert shown(harness)[0].broken
+    assert devices_of(harness)[0].broken
 
 
 async def test_a_cordon_that_cannot_be_read_is_set_aside(harness: SchedulerHarness) -> None:

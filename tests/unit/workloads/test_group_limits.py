@@ -8,7 +8,7 @@ from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened
-from unit.workloads.test_open_groups import MachineHarness
+from unit.workloads.harness import MachineHarness
 
 
 async def test_work_waits_for_the_limit_of_the_machines_group(

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.nodes.device_records import (
@@ -14,17 +13,8 @@ from carrel_scheduler.workloads.nodes.device_records import (
 )
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
-from carrel_schema.answers import DeviceView
 from carrel_schema.sections import Retries
-from unit.workloads.harness import NODE, SchedulerHarness, node_facts
-
-
-def shown(harness: SchedulerHarness, node: str = NODE) -> list[DeviceView]:
-    return list(next(one for one in LiveState(harness.loop).nodes() if one.name == node).devices)
-
-
-def on_device(harness: SchedulerHarness, device: int) -> TaskId:
-    return next(one for one in harness.engine.alive if device in harness.engine.specs[one].devices)
+from unit.workloads.harness import NODE, SchedulerHarness, devices_of, node_facts, on_device
 
 
 async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(
@@ -38,8 +28,8 @@ async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(
     lost = [on_device(harness, 2), on_device(harness, 3)]
     harness.facts = node_facts(2)
     await harness.recover()
-    assert [device.broken for device in shown(harness)] == [False, False, True, True]
-    assert shown(harness)[3].message == NOT_SHOWN
+    assert [device.broken for device in devices_of(harness)] == [False, False, True, True]
+    assert devices_of(harness)[3].message == NOT_SHOWN
     [view] = LiveState(harness.loop).nodes()
     assert (view.gpu_milli, view.gpu_allocated_milli) == (2000, 2000)
     assert set(harness.engine.stopping) == set(lost)
@@ -67,7 +57,7 @@ async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(
     harness.loop.enqueue(DevicesSampled(node_facts(3), ()))
     await harness.settle()
     assert list(harness.engine.stopping) == [task]
-    assert shown(harness)[3].broken
+    assert devices_of(harness)[3].broken
     harness.finish(task, 1)
     await harness.settle()
     stored = await harness.stored(task.workload_uid)
@@ -76,7 +66,7 @@ async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(
     assert reason is not None
     harness.loop.enqueue(DevicesSampled(node_facts(4), ()))  # it is back
     await harness.wait(60.0)
-    assert not shown(harness)[3].broken
+    assert not devices_of(harness)[3].broken
     assert await harness.phase(task.workload_uid) == "starting"
 
 
@@ -166,7 +156,7 @@ async def test_devices_keep_their_places_when_the_driver_counts_anew(
     harness.loop.enqueue(DevicesSampled(msgspec.structs.replace(harness.facts, devices=fewer), use))
     await harness.settle()
     assert list(harness.engine.stopping) == [task]
-    assert [(one.uuid, one.broken) for one in shown(harness)] == [
+    assert [(one.uuid, one.broken) for one in devices_of(harness)] == [
         ("u0", False),
         ("u1", True),
         ("u2", False),
@@ -239,11 +229,11 @@ async def test_live_work_keeps_its_gpu_when_the_driver_counts_anew_over_a_restar
         await harness.settle()
     await harness.recover()
     if not known:
-        assert [one.uuid for one in shown(harness)] == ["u0", "u2", "u3"], (
+        assert [one.uuid for one in devices_of(harness)] == ["u0", "u2", "u3"], (
             "nobody knows the old ones"
         )
         return
-    assert [(one.uuid, one.broken) for one in shown(harness)] == [
+    assert [(one.uuid, one.broken) for one in devices_of(harness)] == [
         ("u0", False),
         ("u1", True),
         ("u2", False),

@@ -17,8 +17,7 @@ from carrel_scheduler.workloads.nodes.reported import places_of
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import NodeReported
 from carrel_schema.objects import TrainingLimits
-from unit.workloads.harness import NODE, SchedulerHarness
-from unit.workloads.test_lost_gpus import on_device, shown
+from unit.workloads.harness import NODE, SchedulerHarness, devices_of, on_device
 
 REAL = tuple(
     Device(index=i, uuid=f"GPU-{i}", name="H200", memory_mib=143_000, simulated=False)
@@ -75,7 +74,7 @@ async def test_a_gpu_is_shown_where_its_work_is_and_work_is_judged_by_its_proces
         await report(cluster, use(3, (busy, 0.8)), use(0, (idle, 0.0)))
         await cluster.wait(30.0)
     assert await cluster.phases(busy, idle) == ["running", "stopping"]
-    places = {holder.name: device for device in shown(cluster) for holder in device.holders}
+    places = {holder.name: device for device in devices_of(cluster) for holder in device.holders}
     assert (places["busy"].uuid, places["busy"].utilization) == ("GPU-3", 0.8)
     assert (places["idle"].uuid, places["idle"].utilization) == ("GPU-0", 0.0)
     assert places["busy"].holders[0].utilization == 0.8
@@ -153,12 +152,12 @@ async def test_a_sick_gpu_ends_the_work_whose_processes_are_there(
     theirs = on_device(cluster, 1)
     await report(cluster, use(3, (theirs.workload_uid, 0.5)), use(1, (other, 0.5)), devices=devices)
     assert list(cluster.engine.stopping) == [theirs]
-    assert [device.broken for device in shown(cluster)] == [False, True, False, False]
+    assert [device.broken for device in devices_of(cluster)] == [False, True, False, False]
     cluster.finish(theirs, None, signal=15)
     await cluster.settle()
     assert on_device(cluster, 2).workload_uid == theirs.workload_uid
     await report(cluster, use(1, (other, 0.5)))
-    assert not any(device.broken for device in shown(cluster))
+    assert not any(device.broken for device in devices_of(cluster))
 
 
 def test_places_follow_processes_then_what_was_before_then_what_is_free() -> None:
@@ -216,7 +215,7 @@ async def test_a_gpu_that_is_closed_takes_nothing_new_and_ends_nothing(
     await report(cluster, use(3, (uids[0], 0.5)), devices=devices)
     assert not cluster.engine.stopping
     assert await cluster.phases(*uids) == ["running", "running"]
-    [device] = [one for one in shown(cluster) if one.uuid == "GPU-3"]
+    [device] = [one for one in devices_of(cluster) if one.uuid == "GPU-3"]
     assert (device.broken, device.message) == (True, "none can be made")
     others = [await cluster.submit("vision", f"other-{number}") for number in range(2)]
     await cluster.runs(*others)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.external import ExternalEvents, NoExternalPods
+from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     AllReconciled,
     NodeGroupSeen,
@@ -14,7 +14,6 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
-from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.policy.inherited_rules import node_groups
@@ -32,14 +31,7 @@ from carrel_schema.objects import (
     WorkloadSpec,
 )
 from unit.workloads.conftest import opened
-from unit.workloads.harness import SchedulerHarness
-
-
-class MachineHarness(SchedulerHarness):
-    """A harness on one machine."""
-
-    def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
-        super().__init__(ledger, tmp_path, gpus, lambda access: NoExternalPods(access.state))
+from unit.workloads.harness import MachineHarness, SchedulerHarness
 
 
 def node(name: str, gpus: int, **labels: str) -> NodeSeen:

@@ -15,8 +15,7 @@ from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import Meta, NodeGroupLists, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened
-from unit.workloads.harness import SchedulerHarness
-from unit.workloads.test_open_groups import MachineHarness
+from unit.workloads.harness import MachineHarness, SchedulerHarness
 
 A100, T4 = "A100-SXM4-80GB", "Tesla T4"
 MODELS = (A100, T4, A100, T4)

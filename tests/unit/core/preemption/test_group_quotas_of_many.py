@@ -4,10 +4,9 @@ import pytest
 
 from carrel_scheduler.core.cycle import cycle
 from carrel_scheduler.core.settings import Settings
+from unit.core.node_groups import asked, grouped, guaranteed, held_there
 from unit.core.runs import Run
 from unit.core.situations import node, queue, training
-from unit.core.test_group_limits import grouped, held_there
-from unit.core.test_group_quotas import asked, guaranteed
 
 
 @pytest.mark.parametrize("tasks", [1, 3, 40])
