@@ -15,7 +15,7 @@ from carrel.models import Workload
 from carrel_hub import navigation
 from carrel_spawner import rendering
 from carrel_spawner.base import WorkspaceSpawner
-from carrel_spawner.form import QueuePosition, place
+from carrel_spawner.choices.form import QueuePosition, place
 from carrel_spawner.rendering import readable_by, said
 from carrel_spawner.workspace import Ending, is_queued, workspace_name
 

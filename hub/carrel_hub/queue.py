@@ -12,7 +12,7 @@ from tornado import web
 from typing_extensions import override
 
 from carrel_spawner.base import WorkspaceSpawner
-from carrel_spawner.option_checks import from_form
+from carrel_spawner.choices.option_checks import from_form
 
 _ACTIONS = "join or leave"
 _needs_scope: Any = needs_scope

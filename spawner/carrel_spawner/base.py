@@ -1,10 +1,10 @@
 """The part of Carrel's spawners that is the same on one machine and on a cluster.
 
-It holds the settings, the start form and the queue, and the life of a workspace as the Hub leads
-it. ``start()`` is short by design: it waits only for room that is being freed for this very
-workspace; any other answer is a refusal with the reason and a way into the queue (``refusal``). The
-workload's address is committed to the Hub's database before the wait begins, so a Hub that restarts
-in the middle finds the workspace again.
+It holds the life of a workspace as the Hub leads it; the start form and the queue are in
+``choices.form_spawner``. ``start()`` is short by design: it waits only for room that is being freed
+for this very workspace; any other answer is a refusal with the reason and a way into the queue
+(``refusal``). The workload's address is committed to the Hub's database before the wait begins, so
+a Hub that restarts in the middle finds the workspace again.
 
 It is no spawner by itself: the Hub wants each subclass of ``Spawner`` to be whole. What it asks of
 the scheduler is in ``workspace``, the waits of a start are in ``start``.
@@ -13,39 +13,31 @@ the scheduler is in ``workspace``, the waits of a start are in ``start``.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import aiohttp
-from traitlets import Bool, Float, Integer, Unicode, default
-from traitlets.config import LoggingConfigurable
+from traitlets import Bool, Float, Unicode
 
-from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Workload
-from carrel_spawner import assets, form, option_checks, options, refusal
-from carrel_spawner.connections import shared_client
+from carrel_spawner import options, refusal
+from carrel_spawner.choices import assets
+from carrel_spawner.choices.form_spawner import FormSpawner
 from carrel_spawner.group_commit import keep
 from carrel_spawner.options import (
-    BadOption,
-    Most,
-    Sizes,
     WorkspaceChoice,
-    WorkspaceChoices,
-    WorkspaceProfile,
 )
-from carrel_spawner.rendering import escape_path, join_url, readable_by
+from carrel_spawner.rendering import readable_by
 from carrel_spawner.start import ProgressLog, StartFailed, StartStage, until_placed, until_ready
 from carrel_spawner.watch import watch_of
 from carrel_spawner.workspace import (
-    GRACE_SECONDS,
     PROFILE,
     Address,
     Ending,
     LaunchSpec,
-    Workspace,
     is_missing,
     is_queued,
 )
@@ -55,7 +47,7 @@ FIRST_ANSWER_SECONDS: Final = 20.0
 AGAIN_SECONDS: Final = 0.3
 
 
-class WorkspaceSpawner(LoggingConfigurable):
+class WorkspaceSpawner(FormSpawner):
     """Workspaces as workloads of Carrel.
 
     A subclass says how a workspace is run: ``launch_spec``, ``start_server``, and, where it has to,
@@ -63,25 +55,12 @@ class WorkspaceSpawner(LoggingConfigurable):
     """
 
     # Attributes of the Hub's Spawner.
-    user: Any
-    hub: Any
     server: Any
-    orm_spawner: Any
-    apply_group_overrides: Any
-    name: str
     port: int
     user_options: Any
     start_timeout: int
     proxy_spec: str
-    _log_name: str
 
-    carrel_url = Unicode(
-        help="The scheduler's service as the Hub reaches it, such as "
-        "`http://127.0.0.1:8000/services/carrel`.",
-    ).tag(config=True)
-    carrel_token = Unicode(
-        help="The spawner's own token, with the scope `custom:carrel:spawn`.",
-    ).tag(config=True)
     carrel_workspace_url = Unicode(
         help="The same service as workspaces reach it; `carrel_url` when empty.",
     ).tag(config=True)
@@ -91,18 +70,9 @@ class WorkspaceSpawner(LoggingConfigurable):
     carrel_console_url = Unicode("/services/console/", help="Where people find the console.").tag(
         config=True
     )
-    default_gpus = Integer(0, help="GPUs of a workspace when nothing is chosen.").tag(config=True)
-    default_cpu = Float(0.5, help="Processor cores when nothing is chosen.").tag(config=True)
-    default_memory_gib = Float(2.0, help="Memory in GiB when nothing is chosen.").tag(config=True)
-    most_gpus = Integer(1024, help="The most GPUs that a workspace may be given.").tag(config=True)
-    most_cpu = Float(1024.0, help="The most processor cores.").tag(config=True)
-    most_memory_gib = Float(65536.0, help="The most memory in GiB.").tag(config=True)
     demo = Bool(default_value=False, help="Put the demo notebooks into homes that lack them.").tag(
         config=True
     )
-    grace_seconds = Float(
-        GRACE_SECONDS, help="How long a workspace that is to stop has for saving its work."
-    ).tag(config=True)
     settle_seconds = Float(0.5, help="How long a refusal must stand before it is believed.").tag(
         config=True
     )
@@ -112,53 +82,19 @@ class WorkspaceSpawner(LoggingConfigurable):
         "it still does, so that the Hub's polls need not ask.",
     ).tag(config=True)
 
-    takes_folders = False
     awaited: Collection[StartStage] = (StartStage.UP,)
-    choice: WorkspaceChoice | None = None
     whole: WorkspaceChoice | None = None
     """The choice of this start with what its profile and its assets bring."""
-    _by_rule: Collection[str] = ()
 
-    @property
-    def client(self) -> AsyncClient:
-        """The connection to the scheduler."""
-        return shared_client(self.carrel_url, self.carrel_token)
-
-    @property
-    def workspace(self) -> Workspace:
-        """The workspace as the scheduler knows it."""
-        return Workspace(self.client, self.user.name, self.name, self.grace_seconds)
-
-    @property
-    def projects(self) -> list[str]:
-        """The projects of this user: by the Hub's groups, and by access rules as last asked for."""
-        groups = [group.name for group in self.user.groups]
-        return sorted({*options.projects_of(groups), *self._by_rule})
-
-    async def ask_for_projects(self) -> None:
-        """Ask the scheduler in which other projects the user may start a workspace."""
-        try:
-            self._by_rule = frozenset(await self.client.user_projects(self.user.name))
-        except CarrelError as error:
-            self.log.warning("Projects of %s could not be asked for: %s", self._log_name, error)
-
-    @property
-    def offer(self) -> WorkspaceChoices:
-        """The possible choices and the defaults."""
-        usual = Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
-        most = Most(self.most_gpus, self.most_cpu, self.most_memory_gib)
-        return WorkspaceChoices(usual, most, self.profiles, self.takes_folders)
-
-    @property
-    def profiles(self) -> Sequence[WorkspaceProfile]:
-        """Kinds of workspaces to choose from."""
-        return ()
-
-    @property
-    def queue_url(self) -> str:
-        """The path to which the queue's buttons post."""
-        parts = ["carrel", "queue", self.user.escaped_name]
-        return join_url(self.hub.base_url, *parts, *([escape_path(self.name)] if self.name else []))
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.address: Address | None = None
+        self.ending: Ending | None = None
+        self.progress_log = ProgressLog()
+        self._starting = False
+        self._scheduler_answered = True
+        self._running_seen_at = -math.inf
+        self._cleanup: asyncio.Task[None] | None = None
+        super().__init__(*args, **kwargs)
 
     def get_env(self) -> dict[str, Any]:
         """The Hub's variables and ours."""
@@ -174,113 +110,6 @@ class WorkspaceSpawner(LoggingConfigurable):
         if whole is not None:
             environment |= options.launch_variables(whole.environment, whole.volumes)
         return environment
-
-    @default("options_form")
-    def _default_options_form(self) -> Any:
-        return type(self).render_form
-
-    @default("options_from_form")
-    def _default_options_from_form(self) -> Any:
-        return self.read_form
-
-    @default("apply_user_options")
-    def _default_apply_user_options(self) -> Any:
-        return type(self).take_options
-
-    async def render_form(self) -> str:
-        """The start form with the present free capacity."""
-        await self.apply_group_overrides()
-        await self.ask_for_projects()
-        supply = await form.ask(self.client, self.projects)
-        return form.render(
-            self.user.name,
-            self.projects,
-            supply,
-            last=self._last_options(),
-            offer=self.offer,
-            waiting=None if supply.trouble else await self.waiting(),
-            queue_url=self.queue_url,
-        )
-
-    async def read_form(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """The form's fields as checked options. Raises ``Refused``."""
-        return (await self._choice_of(option_checks.from_form(fields))).options()
-
-    async def take_options(self, user_options: Mapping[str, Any]) -> None:
-        """Check options from wherever they came, and keep the choice. Raises ``Refused``."""
-        self.choice = await self._choice_of(user_options)
-
-    async def _choice_of(self, user_options: Mapping[str, Any]) -> WorkspaceChoice:
-        """See ``checked``; the scheduler is asked about a project that the user is no member of."""
-        if user_options.get("project") not in self.projects:
-            await self.ask_for_projects()
-        return self.checked(user_options)
-
-    def checked(self, user_options: Mapping[str, Any]) -> WorkspaceChoice:
-        """The choice from these options. Raises ``Refused``."""
-        try:
-            return option_checks.check(user_options, self.projects, self.offer)
-        except BadOption as error:
-            raise refusal.bad_option(error) from error
-
-    async def waiting(self) -> Workload | None:
-        """The queued workload of this workspace; ``None`` also when the scheduler is away."""
-        try:
-            queued = await self.workspace.waiting()
-        except CarrelError as error:
-            self.log.warning("The queue could not be read for %s: %s", self._log_name, error)
-            return None
-        return None if queued is None else readable_by(queued, self.projects)
-
-    async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
-        """Queue a workspace with these options. Raises ``Refused``."""
-        await self.apply_group_overrides()
-        choice = await self._choice_of(user_options)
-        try:
-            _, checked = await self._put_together(choice)
-            return await self.workspace.enqueue(choice.with_profile(self.offer), checked=checked)
-        except (CarrelError, TimeoutError) as error:
-            raise refusal.unavailable(error) from error
-
-    async def _put_together(
-        self, choice: WorkspaceChoice
-    ) -> tuple[WorkspaceChoice, dict[str, Any]]:
-        """The choice with its profile and assets, and sizes that were checked. Raises ``Refused``.
-
-        Without assets the scheduler is not asked, and the sizes are those of the choice.
-        """
-        whole = choice.with_profile(self.offer)
-        if not choice.assets:
-            return whole, {}
-        draft = await self.workspace.draft(whole)
-        try:
-            return assets.put_together(whole, draft, self.offer), assets.checked_sizes(draft)
-        except BadOption as error:
-            raise refusal.bad_option(error) from error
-
-    async def leave_queue(self) -> None:
-        """Leave the queue; it is no error not to be in it. Raises ``Refused``."""
-        try:
-            queued = await self.workspace.waiting()
-            if queued is not None:
-                await self.workspace.withdraw(queued)
-        except CarrelError as error:
-            raise refusal.unavailable(error) from error
-
-    def _last_options(self) -> dict[str, Any]:
-        """The previous choice, without a claim: that was good for one start."""
-        stored = self.orm_spawner.user_options if self.orm_spawner is not None else None
-        return {key: value for key, value in (stored or {}).items() if key != "claim"}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.address: Address | None = None
-        self.ending: Ending | None = None
-        self.progress_log = ProgressLog()
-        self._starting = False
-        self._scheduler_answered = True
-        self._running_seen_at = -math.inf
-        self._cleanup: asyncio.Task[None] | None = None
-        super().__init__(*args, **kwargs)
 
     def launch_spec(self, project: str) -> LaunchSpec:
         """The specification with which the workspace is started; takes the Hub's port and token."""

@@ -12,8 +12,8 @@ from typing_extensions import override
 from carrel import workspace as workspace_side
 from carrel.models import Workload
 from carrel_spawner.base import WorkspaceSpawner
+from carrel_spawner.choices.option_checks import parse_environment, parse_folders
 from carrel_spawner.connections import held_port, probing_session, wait_for_answer
-from carrel_spawner.option_checks import parse_environment, parse_folders
 from carrel_spawner.options import WorkspaceProfile
 from carrel_spawner.rendering import join_url
 from carrel_spawner.workspace import Launch, split_secrets

@@ -15,10 +15,11 @@ from carrel.testing import FakeScheduler
 from carrel_schema.governance.assets import AssetOut, DataSource
 from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_schema.sections import Assets as NamedAssets
-from carrel_spawner import assets, form, options
-from carrel_spawner.form import Supply
+from carrel_spawner import options
+from carrel_spawner.choices import assets, form
+from carrel_spawner.choices.form import Supply
+from carrel_spawner.choices.option_checks import check, from_form
 from carrel_spawner.kubernetes.manifests import CONTAINER, PodAdditions, complete_pod
-from carrel_spawner.option_checks import check, from_form
 from carrel_spawner.options import BadOption, ChosenAssets, Most, WorkspaceChoice, WorkspaceChoices
 from carrel_spawner.watch import close_watch
 from carrel_spawner.workspace import Launch, Workspace

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carrel.models import Volume, Workload, WorkloadSpec
-from carrel_spawner.option_checks import check, parse_environment, parse_folders
+from carrel_spawner.choices.option_checks import check, parse_environment, parse_folders
 from carrel_spawner.options import (
     ENVIRONMENT,
     FOLDERS,

@@ -16,8 +16,8 @@ from carrel.models import (
     WorkloadStatus,
 )
 from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
-from carrel_spawner import form
-from carrel_spawner.form import Supply
+from carrel_spawner.choices import form
+from carrel_spawner.choices.form import Supply
 from carrel_spawner.options import Most, Sizes, WorkspaceChoices, WorkspaceProfile
 
 USE = ProjectUse(gpus_allocated=3, gpus_borrowed=1, gpus_waiting=5)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carrel.models import Workload, WorkloadSpec
-from carrel_spawner.option_checks import check, from_form
+from carrel_spawner.choices.option_checks import check, from_form
 from carrel_spawner.options import (
     BadOption,
     Most,

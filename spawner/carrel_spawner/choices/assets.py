@@ -14,7 +14,8 @@ from carrel.models import Project, Volume, Workload
 from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.secrets import references
 from carrel_schema.scopes import scopes_over
-from carrel_spawner import option_checks, options
+from carrel_spawner import options
+from carrel_spawner.choices import option_checks
 from carrel_spawner.options import BadOption, Folder, WorkspaceChoice, WorkspaceChoices
 
 FIELD_OF: Final[Mapping[str, str]] = {

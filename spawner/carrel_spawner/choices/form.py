@@ -17,8 +17,8 @@ from carrel.models import Node, Project, Workload
 from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_spawner import rendering
-from carrel_spawner.assets import offered
-from carrel_spawner.option_checks import check
+from carrel_spawner.choices.assets import offered
+from carrel_spawner.choices.option_checks import check
 from carrel_spawner.options import BadOption, WorkspaceChoice, WorkspaceChoices
 
 
