@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.files.contract import Files, NoFiles
 from carrel_scheduler.engines.node_group_store import NodeGroupStore
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
+from carrel_scheduler.node.contract import MemoryLimits, MigOrders, MigReport, NodeReport
 from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.controllers.experiments.trials import TrialController
@@ -54,8 +54,8 @@ class NodeAgents(Protocol):
         """The node of the agent with this token; ``None`` if it is no agent's."""
         ...
 
-    def take(self, node: str, report: NodeReport) -> None:
-        """Handle a report of the agent on a node."""
+    def take(self, node: str, report: NodeReport) -> MemoryLimits:
+        """Handle a report of the agent on a node, and answer which memory it is to limit."""
         ...
 
     async def exchange(self, node: str, report: MigReport) -> MigOrders:
@@ -70,7 +70,7 @@ class NoNodeAgents:
         """None: no token belongs to a node agent."""
         return None
 
-    def take(self, node: str, _report: NodeReport) -> None:
+    def take(self, node: str, _report: NodeReport) -> MemoryLimits:
         """Refuse every report."""
         raise LookupError(node)
 

@@ -3,8 +3,10 @@
 It looks every ``CARREL_NODE_SECONDS`` and sends what it saw; nothing of it listens, so nobody on
 the node or the network can ask it. It shows the token that the kubelet gave its pod: the API server
 says on which node that pod is, and the scheduler takes reports about that node only. Without
-``CARREL_MIG`` it changes nothing on the node and needs no right but to look: no capability, no
-root. With it the agent asks the scheduler which MIG instances are wanted, and makes them.
+``CARREL_MIG`` and ``CARREL_GPU_LIMITS`` it changes nothing on the node and needs no right but to
+look: no capability, no root. With the first it asks the scheduler which MIG instances are wanted,
+and makes them; with the second it has the driver limit the GPU memory of pods, as the answers to
+its reports say.
 
 ==========================  ======================================================================
 ``CARREL_NODE_NAME``        the node's name in the cluster
@@ -15,6 +17,7 @@ root. With it the agent asks the scheduler which MIG instances are wanted, and m
 ``CARREL_MIG``              ``on``: it makes MIG instances for the scheduler
 ``CARREL_MIG_TAKES_ALL``    ``on``: it may use and remove idle instances that others made
 ``CARREL_MIG_RECORD``       the file of those that it made itself
+``CARREL_GPU_LIMITS``       ``on``: it has the driver limit the memory of pods with a part of a GPU
 ==========================  ======================================================================
 """
 
@@ -41,11 +44,13 @@ from carrel_scheduler.node.contract import (
     Device,
     DeviceProvider,
     HealthCondition,
+    MemoryLimits,
     MigOrders,
     MigReport,
     NodeFacts,
     NodeReport,
 )
+from carrel_scheduler.node.memory_limits import MemoryLimitError, PodLimits
 from carrel_scheduler.node.mig import MigUnusable, NvmlMig
 from carrel_scheduler.node.mig_records import ownership
 from carrel_scheduler.node.mig_worker import MigWorker, serve
@@ -62,6 +67,8 @@ LEAST_SECONDS, MOST_SECONDS = 1.0, 30.0
 MOST_TOKEN: Final = 16_384
 DIVIDED: Final = "divided"
 MOST_ANSWER: Final = 4 * 1024 * 1024
+NO_ANSWER: Final = b"{}"
+"""The answer of a scheduler of an earlier version."""
 MODE_IS_OFF: Final = "MIG mode is off: nvidia-smi -mig 1"
 
 
@@ -69,7 +76,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's settings from the environment.
 
     ``mig``: it makes MIG instances for the scheduler, and writes down in ``mig_record`` which;
-    ``mig_takes_all``: it may use and remove idle ones of others as well.
+    ``mig_takes_all``: it may use and remove idle ones of others as well; ``gpu_limits``: it has the
+    driver limit the memory of pods.
     """
 
     node: str
@@ -80,6 +88,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     mig: bool = False
     mig_takes_all: bool = False
     mig_record: Path = Path(MIG_RECORD)
+    gpu_limits: bool = False
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "AgentSettings":
@@ -88,9 +97,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("CARREL_API_URL", "CARREL_DCGM_URL"):
             if env.get(name) and urlsplit(env[name]).scheme not in ("http", "https"):
                 raise InvalidVariable(name, env[name], "an address as http://host:port")
-        if env.get("CARREL_DCGM_URL") and env.get("CARREL_MIG") == "on":
-            right = "none beside CARREL_MIG=on, which needs the driver,"
-            raise InvalidVariable("CARREL_DCGM_URL", env["CARREL_DCGM_URL"], right)
+        for name in ("CARREL_MIG", "CARREL_GPU_LIMITS"):
+            if env.get("CARREL_DCGM_URL") and env.get(name) == "on":
+                right = f"none beside {name}=on, which needs the driver,"
+                raise InvalidVariable("CARREL_DCGM_URL", env["CARREL_DCGM_URL"], right)
         return cls(
             node=node,
             api_url=api_url.rstrip("/"),
@@ -102,6 +112,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             mig=switch(env, "CARREL_MIG"),
             mig_takes_all=switch(env, "CARREL_MIG_TAKES_ALL"),
             mig_record=Path(env.get("CARREL_MIG_RECORD") or MIG_RECORD),
+            gpu_limits=switch(env, "CARREL_GPU_LIMITS"),
         )
 
 
@@ -121,9 +132,10 @@ class NodeReporter:
         self._url = f"{settings.api_url}/api/v1/nodes/{quote(settings.node, safe='')}"
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
 
-    def send(self, report: NodeReport) -> None:
-        """Send one. Raises ``OSError``."""
-        self._post("report", report, SEND_SECONDS)
+    def send(self, report: NodeReport) -> MemoryLimits:
+        """Send one, and return the answer. Raises ``OSError`` and ``MsgspecError``."""
+        answer = self._post("report", report, SEND_SECONDS)
+        return msgspec.json.decode(answer or NO_ANSWER, type=MemoryLimits)
 
     def ask(self, report: MigReport) -> MigOrders:
         """Report results and fetch orders; the request waits a while where there are none.
@@ -145,8 +157,13 @@ class NodeReporter:
             return bytes(answer.read(MOST_ANSWER))
 
 
-def look(provider: DeviceProvider, worker: MigWorker | None = None) -> NodeReport:
-    """Make a report; process ids stay on the node. ``worker`` divides the GPUs, if there is one."""
+def look(
+    provider: DeviceProvider, worker: MigWorker | None = None, limits: PodLimits | None = None
+) -> NodeReport:
+    """Make a report; process ids stay on the node.
+
+    ``worker`` divides the GPUs, ``limits`` limits the memory of pods, if there are such.
+    """
     facts = provider.facts()
     devices = facts.devices[:MOST_DEVICES]
     if worker is not None:
@@ -157,6 +174,8 @@ def look(provider: DeviceProvider, worker: MigWorker | None = None) -> NodeRepor
         devices=devices,
         use=tuple(msgspec.structs.replace(one, pids=()) for one in use[:MOST_DEVICES]),
         links=facts.links,
+        limits_memory=limits is not None,
+        limit_refusal="" if limits is None else limits.refusal,
     )
 
 
@@ -180,6 +199,19 @@ def find_worker(settings: AgentSettings) -> MigWorker | None:
         log.warning("no MIG instances are made here: %s", error)
         return None
     return MigWorker(devices, ownership(None if settings.mig_takes_all else settings.mig_record))
+
+
+def find_limits(settings: AgentSettings) -> PodLimits | None:
+    """What limits the memory of pods; ``None`` where it is off, or the driver cannot."""
+    if not settings.gpu_limits:
+        return None
+    limits = PodLimits()
+    try:
+        limits.try_driver()
+    except MemoryLimitError as error:
+        log.warning("the driver limits no GPU memory of pods here: %s", error)
+        return None
+    return limits
 
 
 def find_provider(settings: AgentSettings) -> DeviceProvider | None:
@@ -206,16 +238,19 @@ def find_provider(settings: AgentSettings) -> DeviceProvider | None:
 
 def run(
     provider: DeviceProvider,
-    send: Callable[[NodeReport], None],
+    send: Callable[[NodeReport], MemoryLimits],
     seconds: float,
     pause: Callable[[float], bool],
     worker: MigWorker | None = None,
+    limits: PodLimits | None = None,
 ) -> None:
     """Look and send until ``pause`` returns true; what fails is told once until it works again."""
     trouble = ""
     while True:
         try:
-            send(look(provider, worker))
+            answer = send(look(provider, worker, limits))
+            if limits is not None:
+                limits.apply(answer.limits)
         except Exception as error:  # noqa: BLE001 - the next look may succeed
             told = _in_words(error)
             if told != trouble:
@@ -258,13 +293,14 @@ def main() -> None:
         provider = find_provider(settings)
     log.info("reporting to %s the GPUs of %s", settings.api_url, settings.node)
     reporter, worker = NodeReporter(settings), find_worker(settings)
+    limits = find_limits(settings)
     if worker is not None:
         log.info("making MIG instances of %s as the scheduler wants them", settings.node)
         asking = threading.Thread(
             target=serve, args=(worker, reporter.ask, ended.wait), daemon=True
         )
         asking.start()
-    run(provider, reporter.send, settings.seconds, ended.wait, worker)
+    run(provider, reporter.send, settings.seconds, ended.wait, worker, limits)
 
 
 if __name__ == "__main__":

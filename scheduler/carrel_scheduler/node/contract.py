@@ -125,13 +125,53 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[DeviceLink, ...] = ()
 
 
+LIMITER: Final = "the limiter"
+DRIVER_LIMIT: Final = "the driver's limit"
+
+
+def fractions_kept_by(*names: str) -> str:
+    """What keeps fractions of GPUs within their memory, as a sentence."""
+    return f"Fractions of GPUs are kept within their part of the memory by {' and '.join(names)}."
+
+
+def limit_refused(why: str) -> str:
+    """The sentence after that one, where the driver refused its limit; empty where it did not."""
+    return f" The driver refused its limit of a task: {why}." if why else ""
+
+
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A report of an agent on its node. ``owners`` of the use are pods."""
+    """A report of an agent on its node. ``owners`` of the use are pods.
+
+    ``limits_memory``: it has the driver limit the memory of pods with a part of a GPU;
+    ``limit_refusal``: why the driver last refused that; empty: it did not.
+    """
 
     driver: Text
     devices: Annotated[tuple[Device, ...], Constraint(max_length=MOST_DEVICES)]
     use: Annotated[tuple[DeviceUse, ...], Constraint(max_length=MOST_DEVICES)]
     links: Annotated[tuple[DeviceLink, ...], Constraint(max_length=2016)] = ()
+    limits_memory: bool = False
+    limit_refusal: Text = ""
+
+
+class MemoryLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a GPU's memory that a pod has.
+
+    Attributes:
+        pod: its uid.
+        device: UUID of the GPU.
+        memory_mib: that all its processes may hold together.
+    """
+
+    pod: Text
+    device: Text
+    memory_mib: Mib
+
+
+class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a report: the parts of GPUs that pods of the node have."""
+
+    limits: tuple[MemoryLimit, ...] = ()
 
 
 Slots = Annotated[int, Constraint(ge=1, le=255)]

@@ -6,18 +6,28 @@ the program reached the driver. The kernel forgets a limit with its group. No so
 would be a reservation in all groups above, and stay there when the group is removed.
 """
 
+import contextlib
+import logging
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 import pynvml
 
+from carrel_scheduler.node.contract import MemoryLimit
+from carrel_scheduler.node.owners import PodGroups
+
+log = logging.getLogger("carrel_node")
+SYSTEM: Final = Path("/sys/fs/cgroup")
+LONGEST_REFUSAL: Final = 256
 MIB: Final = 1024 * 1024
 OLD_DRIVER: Final = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND")
 NO_LIMITS: Final = "the driver has none; NVIDIA's has from release 615 on"
 OLD_BINDING: Final = "they need nvidia-ml-py 13.615 or later"
+NO_GROUPS: Final = "the node has no control groups of version 2"
 DIVIDED: Final = "all GPUs are divided into MIG instances"
 
 
@@ -115,3 +125,73 @@ class GroupMemoryLimits:
         if error.value in [getattr(self._nvml, name) for name in OLD_DRIVER]:
             return NO_LIMITS
         return f"the driver answered {str(error)!r}"
+
+
+def enable_device_memory(group: Path) -> None:
+    """Let subgroups have limits of GPU memory in the kernel (controller ``dmem``, Linux 6.14).
+
+    Where the kernel has no such controller the driver counts by itself.
+    """
+    with contextlib.suppress(OSError):  # without it the driver refuses, which is told then
+        enabled = (group / "cgroup.subtree_control").read_text().split()
+        known = (group / "cgroup.controllers").read_text().split()
+        if "dmem" in known and "dmem" not in enabled:
+            (group / "cgroup.subtree_control").write_text("+dmem")
+
+
+class PodLimits:
+    """Limits the GPU memory of a node's pods, as the scheduler says.
+
+    Args:
+        system: where control groups of version 2 are mounted.
+        driver: sets the limits.
+
+    Attributes:
+        refusal: why the driver last refused a limit; empty: it refused none.
+    """
+
+    def __init__(self, system: Path = SYSTEM, driver: GroupMemoryLimits | None = None) -> None:
+        self._system, self._driver = system, driver or GroupMemoryLimits()
+        self._groups = PodGroups(system)
+        self.refusal = ""
+
+    def try_driver(self) -> None:
+        """Try whether the driver has such limits. Raises ``MemoryLimitError``."""
+        if not (self._system / "cgroup.controllers").exists():
+            raise MemoryLimitError(NO_GROUPS)
+        enable_device_memory(self._system)
+        group = self._system / f"carrel-node-trial-{os.getpid()}"
+        try:
+            group.mkdir()
+            try:
+                self._driver.try_with(group)
+            finally:
+                group.rmdir()
+        except OSError as error:
+            raise MemoryLimitError(f"{error.filename}: {error.strerror}") from error
+
+    def apply(self, wanted: Sequence[MemoryLimit]) -> None:
+        """Limit the pods that are there; a refusal is logged when it changes."""
+        folders = self._groups.find({one.pod for one in wanted}) if wanted else {}
+        refusal = ""
+        for one in wanted:
+            folder = folders.get(one.pod)
+            if folder is None:
+                continue  # the kubelet has not made it yet
+            try:
+                self._limit(folder, one)
+            except MemoryLimitError as error:
+                if folder.is_dir():
+                    refusal = f"pod {one.pod}: {error}"[:LONGEST_REFUSAL]
+        if refusal and refusal != self.refusal:
+            log.warning("GPU memory is not limited by the driver: %s", refusal)
+        self.refusal = refusal
+
+    def _limit(self, folder: Path, wanted: MemoryLimit) -> None:
+        if self._driver.limit_of(folder, wanted.device) == wanted.memory_mib:
+            return
+        above = [one for one in folder.parents if one.is_relative_to(self._system)]
+        for group in reversed(above):
+            enable_device_memory(group)
+        self._driver.limit(folder, wanted.device, wanted.memory_mib)
+        log.info("pod %s has %d MiB of GPU %s", wanted.pod, wanted.memory_mib, wanted.device)

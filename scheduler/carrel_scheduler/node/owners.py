@@ -5,6 +5,7 @@ it belongs to the pod in whose control group it is: the kernel tells the group, 
 cannot leave its pod's. A process that belongs to nobody known is told as ``None``, never guessed.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -16,6 +17,12 @@ _POD: Final = re.compile(
     r"(?:.*[-_])?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?"
 )
 MOST_BYTES: Final = 16_384
+KUBELET: Final = "kubepods"
+PEOPLE: Final = "user.slice"
+"""The folder in which people of the node name groups as they like."""
+MOST_LEVELS: Final = 6
+"""The depth at which pods' folders are looked for: ``kubepods.slice/kubepods-burstable.slice/...``,
+and some levels more where the kubelet itself runs in a container."""
 
 
 class ProcessOwners(Protocol):
@@ -79,6 +86,48 @@ class PodOwners:
             return -1
         fields = text.rpartition(b")")[2].split()
         return int(fields[19]) if len(fields) > 19 else -1
+
+
+class PodGroups:
+    """Control groups of pods, found by their folders.
+
+    Args:
+        system: where control groups of version 2 are mounted.
+    """
+
+    def __init__(self, system: Path) -> None:
+        self._system = system
+
+    def find(self, pods: Collection[str]) -> Mapping[str, Path]:
+        """The folder of each of these pods that is there.
+
+        It is looked for below the kubelet's folders alone, whose names have ``kubepods``, and
+        not within pods: no folder that a pod makes can pose as another's.
+        """
+        found: dict[str, Path] = {}
+        level = [self._system]
+        for _ in range(MOST_LEVELS):
+            below = [one for folder in level for one in _folders(folder)]
+            level = []
+            for one in below:
+                pod = pod_of([f"0::/{one.name}"])
+                if pod is None:
+                    level.append(one)
+                elif pod in pods and any(KUBELET in part for part in one.parent.parts):
+                    found.setdefault(pod, one)
+        return found
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                Path(entry.path)
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and entry.name != PEOPLE
+            ]
+    except OSError:  # it was just removed
+        return []
 
 
 def pod_of(lines: Iterable[str]) -> str | None:

@@ -220,6 +220,7 @@ class Cluster:
             self.engine.known_gpus,
             enqueue,
             self._instances,
+            self._gpus.memory_limits if self._cluster.pods.limits_gpu_memory else None,
         )
 
     def node_groups(self, _loop: Reconciler) -> ResourceNodeGroups:

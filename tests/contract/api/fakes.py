@@ -21,7 +21,14 @@ from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, Task
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ObjectNotFound
-from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, NodeReport
+from carrel_scheduler.node.contract import (
+    MemoryLimit,
+    MemoryLimits,
+    MigOrder,
+    MigOrders,
+    MigReport,
+    NodeReport,
+)
 from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
@@ -134,8 +141,10 @@ class FakeAgents:
     async def node_of(self, token: str) -> str | None:
         return token.removeprefix("agent-") if token.startswith("agent-") else None
 
-    def take(self, node: str, report: NodeReport) -> None:
+    def take(self, node: str, report: NodeReport) -> MemoryLimits:
         self.reports.append((node, report))
+        part = MemoryLimit(pod="pod-uid", device="GPU-0", memory_mib=4096)
+        return MemoryLimits(limits=(part,))
 
     async def exchange(self, node: str, report: MigReport) -> MigOrders:
         self.exchanges.append((node, report))

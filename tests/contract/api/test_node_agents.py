@@ -19,7 +19,9 @@ REPORT = {"driver": "580", "devices": [DEVICE], "use": [USE]}
 
 async def test_an_agent_tells_of_its_own_node(harness: ApiHarness) -> None:
     path = "/nodes/node-1/report"
-    assert (await harness.ask("POST", path, "agent-node-1", json=REPORT)).status == 204
+    reply = await harness.ask("POST", path, "agent-node-1", json=REPORT)
+    part = {"pod": "pod-uid", "device": "GPU-0", "memory_mib": 4096}
+    assert (reply.status, reply.body) == (200, {"limits": [part]})
     [(node, report)] = harness.agents.reports
     assert (node, report.driver, report.devices[0].uuid) == ("node-1", "580", "GPU-0")
     own = OwnerUse(owner="pod-uid", utilization=None, memory_used_mib=100)

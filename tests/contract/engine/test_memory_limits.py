@@ -8,7 +8,6 @@ that reads another file than /etc/ld.so.preload.
 import json
 import logging
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from carrel_scheduler.node.memory_limits import NO_LIMITS
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine.test_gpu_memory import FREE, LIMITED, fraction, gpus, program, told
 from contract.engine_tasks import output, wait_for, wait_for_output
+from gpu_driver.groups import mounted_groups
 from gpu_driver.session import machine
 from gpu_driver.state import MIB, GpuState
 
@@ -60,17 +60,10 @@ def state(gpus: Path) -> Iterator[GpuState]:
 @pytest.fixture
 def groups(tmp_path: Path) -> Iterator[Limiter]:
     """Control groups of version 2 below one of the test's own."""
-    mount = tmp_path / "groups"
-    mount.mkdir()
-    subprocess.run(["mount", "-t", "cgroup2", "none", mount], check=True)
-    base = mount / f"carrel-test-{os.getpid()}"
-    (base / "kept").mkdir(parents=True)  # else the last task would remove the folder
-    try:
-        yield Limiter({"unified": base}, version=2)
-        (base / "kept").rmdir()
-        base.rmdir()
-    finally:
-        subprocess.run(["umount", "--lazy", mount], check=True)
+    name = f"carrel-test-{os.getpid()}"
+    kept = f"{name}/kept"  # else the last task would remove the folder
+    with mounted_groups(tmp_path / "groups", kept) as folder:
+        yield Limiter({"unified": folder / name}, version=2)
 
 
 def group_name() -> str:

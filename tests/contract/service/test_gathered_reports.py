@@ -5,7 +5,13 @@ from collections.abc import Container, Mapping
 
 import pytest
 
-from carrel_scheduler.node.contract import DeviceUse, NodeReport, OwnerUse
+from carrel_scheduler.node.contract import (
+    DeviceUse,
+    MemoryLimit,
+    MemoryLimits,
+    NodeReport,
+    OwnerUse,
+)
 from carrel_scheduler.service import node_agents
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
 from carrel_scheduler.workloads.state.events import LoopEvent, NodeReported
@@ -49,3 +55,27 @@ async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
     ]
     known = {"w-1": frozenset({"GPU-0"})}
     assert (first.known_gpus, second.known_gpus) == ({}, known), "only where that matters"
+
+
+@pytest.mark.parametrize("limited", [True, False])
+async def test_an_agent_is_answered_which_memory_to_limit_unless_that_is_off(
+    monkeypatch: pytest.MonkeyPatch, limited: bool
+) -> None:
+    monkeypatch.setattr(node_agents, "GATHER_SECONDS", 0.0)
+    told: asyncio.Future[LoopEvent] = asyncio.get_running_loop().create_future()
+    parts = {"node-1": (MemoryLimit(pod="pod-1", device="GPU-0", memory_mib=4096),)}
+    tokens, instances = None, None
+    agents = ClusterNodeAgents(
+        tokens,  # type: ignore[arg-type]
+        lambda _: None,
+        lambda _: {},
+        told.set_result,
+        instances,  # type: ignore[arg-type]
+        (lambda node: parts.get(node, ())) if limited else None,
+    )
+    report = NodeReport(driver="", devices=(), use=(), limits_memory=True)
+    expected = parts["node-1"] if limited else ()
+    assert agents.take("node-1", report) == MemoryLimits(limits=expected)
+    event = await asyncio.wait_for(told, 30.0)
+    assert isinstance(event, NodeReported)
+    assert event.report.limits_memory is limited

@@ -12,7 +12,13 @@ import pytest
 from typing_extensions import override
 
 from carrel_scheduler.node.agent import AgentSettings, NodeReporter, run
-from carrel_scheduler.node.contract import MigReport, MigResult, NodeFacts, NodeReport
+from carrel_scheduler.node.contract import (
+    MemoryLimit,
+    MigReport,
+    MigResult,
+    NodeFacts,
+    NodeReport,
+)
 from carrel_scheduler.node.simulated import SimulatedProvider
 
 
@@ -21,6 +27,7 @@ class Scheduler(http.server.BaseHTTPRequestHandler):
 
     taken: ClassVar[list[tuple[str, str, bytes]]] = []
     statuses: ClassVar[list[int]] = []
+    limits: ClassVar[bytes] = b""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -28,6 +35,8 @@ class Scheduler(http.server.BaseHTTPRequestHandler):
         self.send_response(self.statuses.pop(0) if self.statuses else 204)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
+        if self.path.endswith("/report"):
+            self.wfile.write(self.limits)
         if self.path.endswith("/mig"):
             self.wfile.write(
                 b'{"orders": [{"id": "1", "device": "GPU-a", "profile": "1g.10gb", "slots": 1}]}'
@@ -40,7 +49,7 @@ class Scheduler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def scheduler() -> Iterator[str]:
-    Scheduler.taken, Scheduler.statuses = [], []
+    Scheduler.taken, Scheduler.statuses, Scheduler.limits = [], [], b""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Scheduler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/services/carrel"
@@ -83,6 +92,23 @@ def test_reports_carry_the_token_as_it_is_now_and_go_nowhere_else(
         (False, False),
     ]
     assert "second" not in caplog.text
+
+
+def test_a_report_is_answered_with_the_memory_to_limit(scheduler: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("mine")
+    environment = {
+        "CARREL_NODE_NAME": "node-1",
+        "CARREL_API_URL": scheduler,
+        "CARREL_NODE_TOKEN_FILE": str(tmp_path / "token"),
+    }
+    reporter = NodeReporter(AgentSettings.from_environment(environment))
+    report = NodeReport(driver="", devices=(), use=())
+    Scheduler.statuses = [200, 204]
+    Scheduler.limits = b'{"limits": [{"pod": "p", "device": "GPU-0", "memory_mib": 4096}]}'
+    part = MemoryLimit(pod="p", device="GPU-0", memory_mib=4096)
+    assert reporter.send(report).limits == (part,)
+    Scheduler.limits = b""
+    assert reporter.send(report).limits == ()
 
 
 def test_what_is_wanted_is_asked_for_with_what_was_done(scheduler: str, tmp_path: Path) -> None:

@@ -34,12 +34,17 @@ def version_1(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def version_2(tmp_path: Path, *, enabled: str = "cpu memory") -> Path:
+CONTROLLERS = "cpu memory pids"
+
+
+def version_2(
+    tmp_path: Path, *, enabled: str = "cpu memory", controllers: str = CONTROLLERS
+) -> Path:
     for folder in (tmp_path, tmp_path / "user" / "scope"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cgroup.subtree_control").write_text(enabled)
         (folder / "cgroup.procs").write_text("11\n12\n")
-        (folder / "cgroup.controllers").write_text("cpu memory pids")
+        (folder / "cgroup.controllers").write_text(controllers)
     return tmp_path
 
 
@@ -52,7 +57,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         real(path, *args, **options)
         if not (path / "cgroup.subtree_control").exists():
             (path / "cgroup.subtree_control").write_text("")
-            (path / "cgroup.controllers").write_text("cpu memory pids")
+            above = path.parent / "cgroup.controllers"
+            (path / above.name).write_text(above.read_text() if above.exists() else CONTROLLERS)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
 
@@ -115,11 +121,9 @@ def test_version_2_at_the_top(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
-def test_version_2_lets_tasks_have_limits_of_gpu_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cgroups, "_controllers", lambda _: {"cpu", "memory", "dmem"})
-    limiter = find_limiter(ROOT, system=version_2(tmp_path), own="0::/user/scope\n")
+def test_version_2_lets_tasks_have_limits_of_gpu_memory(tmp_path: Path) -> None:
+    system = version_2(tmp_path, controllers=f"{CONTROLLERS} dmem")
+    limiter = find_limiter(ROOT, system=system, own="0::/user/scope\n")
     base = tmp_path / cgroups.base_name(ROOT)
     for group in (tmp_path, base):
         assert (group / "cgroup.subtree_control").read_text() == "+dmem"

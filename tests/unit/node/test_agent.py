@@ -57,6 +57,8 @@ def test_a_look_tells_the_use_of_each_pod_and_no_numbers_of_processes(
         ({"CARREL_NODE_NAME": ""}, "CARREL_NODE_NAME"),
         ({"CARREL_API_URL": "file:///etc/passwd"}, "http"),
         ({"CARREL_DCGM_URL": "ftp://x"}, "http"),
+        ({"CARREL_DCGM_URL": "http://x", "CARREL_GPU_LIMITS": "on"}, "CARREL_GPU_LIMITS=on"),
+        ({"CARREL_GPU_LIMITS": "yes"}, "CARREL_GPU_LIMITS"),
         ({"CARREL_NODE_SECONDS": "0"}, "1 to 30"),
         ({"CARREL_NODE_SECONDS": "often"}, "1 to 30"),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.node.owners import PodOwners, pod_of
+from carrel_scheduler.node.owners import PodGroups, PodOwners, pod_of
 
 A, B = "0a0b0c0d-1111-2222-3333-444455556666", "99999999-1111-2222-3333-444455556666"
 SYSTEMD = (
@@ -48,3 +48,24 @@ def test_a_process_is_looked_up_once_and_a_number_given_again_is_another(tmp_pat
     assert owners.find([7], ()) == {7: A}
     there(7, B, began=200)
     assert owners.find([7], ()) == {7: B}
+
+
+def test_the_folders_of_pods_are_found_below_the_kubelets_alone(tmp_path: Path) -> None:
+    first, second, third = (f"0a0b0c0d-1111-2222-3333-44445555666{n}" for n in range(3))
+    slices = tmp_path / "kubepods.slice"
+    burstable = slices / "kubepods-burstable.slice"
+    theirs = {
+        first: burstable / f"kubepods-burstable-pod{first.replace('-', '_')}.slice",
+        second: tmp_path / "kubelet.slice" / "kubepods" / "besteffort" / f"pod{second}",
+    }
+    for folder in theirs.values():
+        (folder / "cri-1.scope").mkdir(parents=True)
+    posing = (
+        tmp_path / "system.slice" / "docker-1.scope" / f"pod{third}",
+        tmp_path / "user.slice" / "user-1.slice" / "kubepods" / f"pod{third}",
+        theirs[first] / "cri-1.scope" / "kubepods" / f"pod{third}",
+    )
+    for folder in posing:
+        folder.mkdir(parents=True)
+    assert PodGroups(tmp_path).find({first, second, third}) == theirs
+    assert PodGroups(tmp_path).find({second}) == {second: theirs[second]}

@@ -225,3 +225,21 @@ async def test_a_gpu_that_is_closed_takes_nothing_new_and_ends_nothing(
     assert await cluster.phase(late) == "pending", "the place that is free is closed"
     await report(cluster)
     await cluster.runs(late)
+
+
+async def test_a_node_says_that_the_driver_limits_fractions_as_long_as_its_agent_does(
+    cluster: SchedulerHarness,
+) -> None:
+    def said() -> str:
+        [node] = LiveState(cluster.loop).nodes()
+        return node.fractions
+
+    assert said() == ""
+    told = NodeReport(driver="615", devices=REAL, use=(), limits_memory=True)
+    for refusal, words in (("", "by the limiter and the driver's limit."), ("no", "refused")):
+        one = msgspec.structs.replace(told, limit_refusal=refusal)
+        cluster.loop.enqueue(NodeReported(NODE, one, {}))
+        await cluster.settle()
+        assert words in said()
+    await report(cluster)
+    assert said() == ""

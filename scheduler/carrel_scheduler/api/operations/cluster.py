@@ -7,7 +7,7 @@ from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
+from carrel_scheduler.node.contract import MemoryLimits, MigOrders, MigReport, NodeReport
 from carrel_schema.answers import FaultList, NodeView, SetAsideInput
 
 WEEK_SECONDS: Final = 7 * 86_400.0
@@ -35,10 +35,13 @@ async def read_node(call: Call) -> Response:
     "/nodes/{node}/report",
     access=AdmittedCallers.NODE,
     body=NodeReport,
-    answers={204: None},
+    answers={200: MemoryLimits},
 )
 async def report_node(call: Call) -> Response:
-    """Record what a node's agent measured of its GPUs; only that agent may call it."""
+    """Record what a node's agent measured of its GPUs; only that agent may call it.
+
+    The answer has the parts of GPUs' memory that pods of the node have, for the driver's limits.
+    """
     report: NodeReport = call.body
     known = {device.index for device in report.devices}
     if len(known) < len(report.devices):
@@ -48,8 +51,7 @@ async def report_node(call: Call) -> Response:
         raise problems.invalid_field("use", Code.BAD_DEVICE, None, "each index of `devices` once")
     if any({link.first, link.second} - known for link in report.links):
         raise problems.invalid_field("links", Code.BAD_DEVICE, None, "indices of `devices`")
-    call.services.deps.node_agents.take(call.path["node"], report)
-    return Response(status=204)
+    return Response(call.services.deps.node_agents.take(call.path["node"], report))
 
 
 @Operation(

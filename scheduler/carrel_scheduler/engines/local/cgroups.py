@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import EngineError, TaskSpec
+from carrel_scheduler.node.memory_limits import enable_device_memory
 
 PERIOD_US: Final = 100_000
 MIB: Final = 1024 * 1024
@@ -177,7 +178,7 @@ def _version_2(system: Path, name: str, own: str) -> Limiter:
         try:
             _enable(parent, delegated=parent == delegated and parent != system)
             _make_base(parent / name, 2)
-            _enable_device_memory(parent / name)  # of an earlier version it is without
+            enable_device_memory(parent / name)  # of an earlier version it is without
         except OSError as error:
             refusal = f"{error.filename}: {error.strerror}"
             continue
@@ -210,18 +211,7 @@ def _enable(group: Path, *, delegated: bool) -> None:
             for pid in (group / "cgroup.procs").read_text().split():
                 (leaf / "cgroup.procs").write_text(pid)
         (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
-    _enable_device_memory(group)
-
-
-def _enable_device_memory(group: Path) -> None:
-    """Let subgroups have limits of GPU memory, which NVIDIA's driver sets (``dmem``, Linux 6.14).
-
-    Where the kernel has no such controller the driver counts by itself.
-    """
-    with contextlib.suppress(OSError):  # without it the driver refuses, which is told then
-        enabled = (group / "cgroup.subtree_control").read_text().split()
-        if "dmem" in _controllers(group) - set(enabled):
-            (group / "cgroup.subtree_control").write_text("+dmem")
+    enable_device_memory(group)
 
 
 def _controllers(group: Path) -> set[str]:

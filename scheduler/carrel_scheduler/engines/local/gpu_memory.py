@@ -22,7 +22,13 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec, TaskS
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.cgroups import Limiter
 from carrel_scheduler.engines.local.task_state import write_whole
-from carrel_scheduler.node.contract import DeviceUse
+from carrel_scheduler.node.contract import (
+    DRIVER_LIMIT,
+    LIMITER,
+    DeviceUse,
+    fractions_kept_by,
+    limit_refused,
+)
 from carrel_scheduler.node.limiter.folder import (
     FOLDER,
     limits_text,
@@ -35,9 +41,6 @@ from carrel_scheduler.node.memory_limits import GroupMemoryLimits, MemoryLimitEr
 
 LOOKS: Final = 3
 PRELOAD: Final = Path("/etc/ld.so.preload")
-ENFORCED: Final = "Fractions of GPUs are kept within their part of the memory by {}."
-LIMITER: Final = "the limiter"
-DRIVER: Final = "the driver's limit"
 VERSION_2: Final = "tasks have no control groups of version 2"
 OFF: Final = "Fractions of GPUs are not kept within their memory: that is switched off."
 _log = logging.getLogger(__name__)
@@ -120,13 +123,11 @@ class GpuMemory:
     def summary(self) -> str:
         """What limits fractions, for the admin; the first call may compile."""
         by_driver = self._driver is not None and self._driver.available()
-        names = [LIMITER] * (self._ready() is not None) + [DRIVER] * by_driver
+        names = [LIMITER] * (self._ready() is not None) + [DRIVER_LIMIT] * by_driver
         if not names:
             return self._refusal
-        text = ENFORCED.format(" and ".join(names))
-        if self._driver is not None and self._driver.refusal:
-            text += f" The driver refused its limit of a task: {self._driver.refusal}."
-        return text
+        refusal = self._driver.refusal if self._driver is not None else ""
+        return fractions_kept_by(*names) + limit_refused(refusal)
 
     def parts(self, task: TaskSpec) -> dict[str, int]:
         """MiB that the task may have of each GPU, by UUID; none for whole and simulated GPUs."""

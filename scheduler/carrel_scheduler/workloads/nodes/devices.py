@@ -23,12 +23,16 @@ from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.engines.gpu_models import place_of
 from carrel_scheduler.node.contract import (
+    DRIVER_LIMIT,
+    LIMITER,
     Device,
     DeviceLink,
     DeviceUse,
     HealthCondition,
     NodeFacts,
     NodeReport,
+    fractions_kept_by,
+    limit_refused,
 )
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
@@ -232,6 +236,7 @@ def take_report(
     node.facts = msgspec.structs.replace(
         node.facts,
         driver=report.driver,
+        fractions=_fractions(report),
         links=tuple(
             DeviceLink(places[link.first], places[link.second], link.hops) for link in report.links
         ),
@@ -253,6 +258,14 @@ def take_report(
                 _requeue_from_sick(changes, victim, index, name, conditions)
 
 
+def _fractions(report: NodeReport) -> str:
+    """What the driver of a node does for fractions, as a sentence; empty: nothing."""
+    if not report.limits_memory:
+        return ""
+    text = fractions_kept_by(LIMITER, DRIVER_LIMIT)
+    return text + limit_refused(report.limit_refusal)
+
+
 def _moved(
     facts: NodeFacts, use: tuple[DeviceUse, ...], moved: Mapping[int, int]
 ) -> tuple[NodeFacts, tuple[DeviceUse, ...]]:
@@ -270,8 +283,10 @@ def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
     if known is None:
         return NodeState(facts)
     if facts.counted:
-        driver, links = known.facts.driver, known.facts.links
-        facts = msgspec.structs.replace(facts, driver=driver, links=links)
+        told = known.facts  # by the agent of the node
+        facts = msgspec.structs.replace(
+            facts, driver=told.driver, fractions=told.fractions, links=told.links
+        )
     return replace(known, facts=facts)
 
 

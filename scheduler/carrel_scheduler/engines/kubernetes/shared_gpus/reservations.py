@@ -39,6 +39,7 @@ from carrel_scheduler.engines.kubernetes.shared_gpus.known import (
     KnownReservations,
     NodeReservations,
 )
+from carrel_scheduler.engines.kubernetes.shared_gpus.memory_parts import MemoryParts
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     HeldGpu,
     ReservationSettings,
@@ -54,6 +55,7 @@ from carrel_scheduler.kube.errors import AlreadyExists, Conflict, KubeError, Not
 from carrel_scheduler.kube.feed import Feed, until_synced
 from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.node.contract import MemoryLimit
 from carrel_schema.names import EPOCH, RESERVATIONS_NAMESPACE
 
 log = logging.getLogger(__name__)
@@ -119,7 +121,7 @@ class GpuReservations:
     ) -> None:
         self._client, self._feed, self._settings = client, feed, settings
         self._epoch, self._now = epoch, now
-        self._known = KnownReservations()
+        self._known, self._parts = KnownReservations(), MemoryParts()
         self._locks: dict[str, asyncio.Lock] = {}
         self._synced = asyncio.Event()
         self._background = _BackgroundTasks()
@@ -148,6 +150,10 @@ class GpuReservations:
     def in_use(self, node: str) -> frozenset[str]:
         """UUIDs of GPUs and MIG instances that pods of a node were told to see."""
         return self._known.in_use(node)
+
+    def memory_limits(self, node: str) -> tuple[MemoryLimit, ...]:
+        """The parts of GPUs' memory that pods of a node have, those with claims included."""
+        return self._parts.of(node)
 
     def is_free(self, node: str) -> bool:
         """Whether ``make_room`` has nothing to wait for."""
@@ -205,7 +211,9 @@ class GpuReservations:
                 if change.kind is ChangeKind.SYNCED:
                     self._synced.set()
                 else:
-                    self._known.take(change.object, gone=change.kind is ChangeKind.DELETED)
+                    gone = change.kind is ChangeKind.DELETED
+                    self._known.take(change.object, gone=gone)
+                    self._parts.take(change.object, gone=gone)
             if self._synced.is_set():
                 self._tidy_touched()
         raise EngineError("the watch of pods has ended")
