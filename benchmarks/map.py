@@ -22,12 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from benchmarks.report import Figure, show
-from benchmarks.scheduler_process import SchedulerProcess
-from benchmarks.stacks import end_all_below
-from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from benchmarks.running_scheduler import ADA, running_scheduler
 from carrel import AsyncClient
 
 GOAL_PER_SECOND = 300.0
@@ -41,33 +37,23 @@ def call(number: int) -> int:
 
 async def ours(folder: Path, calls: int, workers: int) -> float:
     """Seconds of ``map``."""
-    accounts = {"a": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
-    folder.mkdir(mode=0o700)
     async with (
-        StandInHub(accounts) as hub,
-        aiohttp.ClientSession(headers={"Authorization": "token a"}) as session,
+        running_scheduler(folder, folder=folder, gpus=workers) as (scheduler, _),
+        AsyncClient(scheduler.url, ADA) as client,
     ):
-        scheduler = SchedulerProcess(folder, hub.url, "a", gpus=workers)
-        try:
-            await scheduler.start()
-            await scheduler.ready(session)
-            async with AsyncClient(scheduler.url, "a") as client:
-                await client.create_project({"name": "vision", "quota": {"gpus": workers}})
-                began = time.perf_counter()
-                found = await client.map(
-                    call,
-                    range(calls),
-                    project="vision",
-                    gpus=1,
-                    workers=workers,
-                    memory_bytes=1 << 28,
-                    cpu_millicores=100,
-                    progress=False,
-                )
-                seconds = time.perf_counter() - began
-        finally:
-            await scheduler.stop()
-            await asyncio.to_thread(end_all_below, folder)
+        await client.create_project({"name": "vision", "quota": {"gpus": workers}})
+        began = time.perf_counter()
+        found = await client.map(
+            call,
+            range(calls),
+            project="vision",
+            gpus=1,
+            workers=workers,
+            memory_bytes=1 << 28,
+            cpu_millicores=100,
+            progress=False,
+        )
+        seconds = time.perf_counter() - began
     check(found, calls)
     return seconds
 

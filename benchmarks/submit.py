@@ -24,9 +24,8 @@ from typing import Any
 import aiohttp
 
 from benchmarks.report import Figure, median, show
+from benchmarks.running_scheduler import ADA, running_scheduler
 from benchmarks.scheduler_process import SchedulerProcess
-from benchmarks.stacks import end_all_below
-from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 
 SLURM_RATE = 500.0
@@ -129,32 +128,19 @@ async def folders(
 
 
 async def measure(jobs: int, runs: int) -> list[Figure]:
-    accounts = {"a": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
     folder = Path(tempfile.mkdtemp(prefix="carrel-submit-", dir="/var/tmp"))
     folder.chmod(0o755)
     state, stamps = folder / "state", folder / "stamps"
-    state.mkdir(mode=0o700)
     stamps.mkdir()
     stamps.chmod(0o777)
     try:
-        async with (
-            StandInHub(accounts) as hub,
-            aiohttp.ClientSession(headers={"Authorization": "token a"}) as session,
-        ):
-            scheduler = SchedulerProcess(state, hub.url, "a")
-            try:
-                await scheduler.start()
-                await scheduler.ready(session)
-                await post(
-                    session, f"{scheduler.api}/projects", {"name": "vision", "quota": {"gpus": 4}}
-                )
-                ours, bare = await latencies(scheduler, session, stamps, runs)
-                async with AsyncClient(scheduler.url, "a") as client:
-                    full, empty = await folders(client, folder, stamps, max(3, runs // 5))
-                per_second = await rate(scheduler, session, jobs)
-            finally:
-                await scheduler.stop()
-                await asyncio.to_thread(end_all_below, folder)
+        async with running_scheduler(state, folder=folder) as (scheduler, session):
+            project = {"name": "vision", "quota": {"gpus": 4}}
+            await post(session, f"{scheduler.api}/projects", project)
+            ours, bare = await latencies(scheduler, session, stamps, runs)
+            async with AsyncClient(scheduler.url, ADA) as client:
+                full, empty = await folders(client, folder, stamps, max(3, runs // 5))
+            per_second = await rate(scheduler, session, jobs)
     finally:
         shutil.rmtree(folder)
     beyond = median(ours) - median(bare)

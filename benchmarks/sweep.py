@@ -30,15 +30,12 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import aiohttp
 import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from benchmarks.report import Figure, median, show
-from benchmarks.scheduler_process import SchedulerProcess
-from benchmarks.stacks import end_all_below
-from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from benchmarks.running_scheduler import ADA, running_scheduler
 from carrel import AsyncClient
 
 FRESH_GOAL = 1.3
@@ -60,22 +57,12 @@ BARE = "import sys; print((float(sys.argv[1]) - 0.3) ** 2)"
 
 async def ours(folder: Path, trials: int, parallelism: int, process_of_ours: str = "auto") -> float:
     """Seconds from submitting the experiment to its end."""
-    accounts = {"a": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
-    folder.mkdir(mode=0o700)
     async with (
-        StandInHub(accounts) as hub,
-        aiohttp.ClientSession(headers={"Authorization": "token a"}) as session,
+        running_scheduler(folder, folder=folder, gpus=parallelism) as (scheduler, _),
+        AsyncClient(scheduler.url, ADA) as client,
     ):
-        scheduler = SchedulerProcess(folder, hub.url, "a", gpus=parallelism)
-        try:
-            await scheduler.start()
-            await scheduler.ready(session)
-            async with AsyncClient(scheduler.url, "a") as client:
-                await client.create_project({"name": "vision", "quota": {"gpus": parallelism}})
-                return await _experiment(client, trials, parallelism, process_of_ours)
-        finally:
-            await scheduler.stop()
-            await asyncio.to_thread(end_all_below, folder)
+        await client.create_project({"name": "vision", "quota": {"gpus": parallelism}})
+        return await _experiment(client, trials, parallelism, process_of_ours)
 
 
 async def ours_fresh(folder: Path, trials: int, parallelism: int) -> float:

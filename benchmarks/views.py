@@ -21,9 +21,9 @@ from typing import Any
 import aiohttp
 
 from benchmarks.report import Figure, show
+from benchmarks.running_scheduler import running_scheduler
 from benchmarks.scheduler_process import SchedulerProcess
-from benchmarks.stacks import end_all_below
-from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from benchmarks.standin_hub import USE, Account
 
 PEOPLE = 20
 GOAL_CORES = 0.25
@@ -173,27 +173,15 @@ async def measure(views: int, seconds: float, every: float) -> list[Figure]:
         f"t{number}": Account(f"person-{number}", (USE,), {"project-vision"})
         for number in range(PEOPLE)
     }
-    accounts = people | {"a": Account("ada", (USE, ADMIN), {"project-vision"})}
     folder = Path(tempfile.mkdtemp(prefix="carrel-views-", dir="/var/tmp"))
     folder.chmod(0o755)
     state = folder / "state"
-    state.mkdir(mode=0o700)
     try:
-        async with (
-            StandInHub(accounts) as hub,
-            aiohttp.ClientSession(headers={"Authorization": "token a"}) as session,
-        ):
-            scheduler = SchedulerProcess(state, hub.url, "a")
-            try:
-                await scheduler.start()
-                await scheduler.ready(session)
-                await session.post(f"{scheduler.api}/projects", json={"name": "vision"})
-                jobs = Jobs(session, scheduler.api)
-                await jobs.begin(views)
-                return await measured(scheduler, jobs, views, seconds, every)
-            finally:
-                await scheduler.stop()
-                await asyncio.to_thread(end_all_below, folder)
+        async with running_scheduler(state, folder=folder, people=people) as (scheduler, session):
+            await session.post(f"{scheduler.api}/projects", json={"name": "vision"})
+            jobs = Jobs(session, scheduler.api)
+            await jobs.begin(views)
+            return await measured(scheduler, jobs, views, seconds, every)
     finally:
         shutil.rmtree(folder)
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.resources import ROLE_BINDINGS
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
@@ -22,13 +21,11 @@ from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.access_records import KIND
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces.access import AccessBindings
-from carrel_scheduler.workloads.namespaces.controller import Namespaces
-from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.governance.roles import AccessRuleFields
-from carrel_schema.objects import Meta, Project, ProjectSpec
+from carrel_schema.objects import Project, ProjectSpec
 from carrel_schema.scopes import Scope
-from k8s.access import kubeconfig
 from k8s.cluster.control_plane import ControlPlane, Refused
+from k8s.namespaces import with_namespaces
 from k8s.ours import MARKS, ApiUser, CommandResult, client, installed, kubectl, ours, until
 from k8s.stores import KubernetesLedgers, ledgers
 
@@ -121,27 +118,14 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     """Three projects with their namespaces, and all rules."""
     ledger = await ledgers.open()
-    config = kubeconfig(installed, "carrel-scheduler", tmp_path / "scheduler.json")
-    scheduler = KubeClient(from_kubeconfig(config))
-    namespaces = Namespaces(
-        ledger,
-        scheduler,
-        system="carrel-system",
-        checkpoints=Checkpoints(size="1Gi"),
-        chance=random.random,
-    )
-    projects = []
-    for name, department in PROJECTS.items():
-        spec = ProjectSpec(department=department)
-        projects.append(await ledger.create(Project(meta=Meta(name=name), spec=spec)))
-        await namespaces.ensure(projects[-1])
-    made = Bench(ledger, scheduler, installed, projects)
-    for rule_id in RULES:
-        await made.give(rule_id)
-    await made.look()
-    await made.until_made("mel", "rules-a", "InferenceEndpoint")
-    yield made
-    await scheduler.close()
+    specs = {name: ProjectSpec(department=department) for name, department in PROJECTS.items()}
+    async with with_namespaces(installed, ledger, tmp_path, specs) as (scheduler, projects):
+        made = Bench(ledger, scheduler, installed, projects)
+        for rule_id in RULES:
+            await made.give(rule_id)
+        await made.look()
+        await made.until_made("mel", "rules-a", "InferenceEndpoint")
+        yield made
 
 
 async def test_people_may_do_what_their_rules_say(bench: Bench) -> None:

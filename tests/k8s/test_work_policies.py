@@ -10,21 +10,18 @@ import msgspec
 import pytest
 
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.policy_records import KIND
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
-from carrel_scheduler.workloads.namespaces.controller import Namespaces
-from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.namespaces.work_policies import WorkPolicies
 from carrel_schema.governance.policies import PolicyFields
-from carrel_schema.objects import Meta, Project, ProjectSpec
+from carrel_schema.objects import Project, ProjectSpec
 from carrel_schema.scopes import Scope
-from k8s.access import kubeconfig
 from k8s.cluster.control_plane import ControlPlane
+from k8s.namespaces import with_namespaces
 from k8s.ours import MARKS, ApiUser, CommandResult, client, installed, kubectl, ours, until
 from k8s.stores import KubernetesLedgers, ledgers
 from k8s.test_projects import Fits
@@ -109,25 +106,15 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     """Two projects, with policies of the platform and of the first."""
     ledger = await ledgers.open()
-    config = kubeconfig(installed, "carrel-scheduler", tmp_path / "scheduler.json")
-    scheduler = KubeClient(from_kubeconfig(config))
-    namespaces = Namespaces(
-        ledger,
-        scheduler,
-        system="carrel-system",
-        checkpoints=Checkpoints(size="1Gi"),
-        chance=random.random,
-    )
-    made = Bench(ledger, scheduler, installed)
-    for name in ("pol-a", "pol-b"):
-        made.projects.append(await ledger.create(Project(meta=Meta(name=name), spec=ProjectSpec())))
-        await namespaces.ensure(made.projects[-1])
-    await made.put("installation", Scope(), PLATFORM_RULES)
-    await made.put("small", Scope("project", "pol-a"), PROJECT_RULES)
-    await made.look()
-    await made.until_refused("at most 4", resources={"gpus": 8})
-    yield made
-    await scheduler.close()
+    specs = {name: ProjectSpec() for name in ("pol-a", "pol-b")}
+    async with with_namespaces(installed, ledger, tmp_path, specs) as (scheduler, projects):
+        made = Bench(ledger, scheduler, installed)
+        made.projects += projects
+        await made.put("installation", Scope(), PLATFORM_RULES)
+        await made.put("small", Scope("project", "pol-a"), PROJECT_RULES)
+        await made.look()
+        await made.until_refused("at most 4", resources={"gpus": 8})
+        yield made
 
 
 async def test_what_a_rule_refuses_is_told_with_the_rule_and_its_scope(bench: Bench) -> None:

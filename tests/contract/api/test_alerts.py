@@ -9,13 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
 from typing_extensions import override
 
-from benchmarks.ports import free_port
 from carrel_scheduler.alerts.conditions import Facts, QueueFacts
 from carrel_scheduler.alerts.controller import AlertController
 from carrel_schema.answers import NodeView
+from contract.api.mailbox import mailbox
 from contract.api.service import ApiHarness
 
 PLANTED = "planted-k3y"
@@ -175,23 +174,11 @@ async def test_who_asks_while_the_states_are_read_makes_nothing_fire_again(
 
 
 async def test_mail_is_sent(harness: ApiHarness) -> None:
-    mails: list[Any] = []
-
-    class Box:
-        async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
-            mails.append(envelope)
-            return "250 OK"
-
-    port = free_port()
-    server = Controller(Box(), hostname="127.0.0.1", port=port)
-    server.start()
-    try:
-        channel = {"kind": "mail", "url": f"smtp://127.0.0.1:{port}", "to": ["ops@example.org"]}
+    with mailbox() as (url, mails):
+        channel = {"kind": "mail", "url": url, "to": ["ops@example.org"]}
         await harness.ask("PUT", "/notification-channels/mail", "root", json=channel)
         sent = await harness.ask("POST", "/notification-channels/mail/test", "root")
         assert sent.status == 200, sent.body
-    finally:
-        server.stop()
     assert mails[0].rcpt_tos == ["ops@example.org"]
     assert b"Carrel reaches this channel." in mails[0].content
 

@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
 
-from benchmarks.ports import free_port
 from carrel_scheduler.alerts.subscriptions import MOST_EACH, WorkSubscriptions, record_of
 from carrel_scheduler.ledger.records import Transition
 from carrel_schema.governance.alerts import AlertOut, SubscriptionFields
 from carrel_schema.objects import ReasonInfo
+from contract.api.mailbox import mailbox
 from contract.api.service import ApiHarness
 from contract.api.test_alerts import Hook
 
@@ -235,18 +234,8 @@ async def test_a_name_that_leads_to_this_machine_is_not_called(
 async def test_mail_goes_to_domains_of_the_administrators(
     harness: ApiHarness, work: WorkSubscriptions
 ) -> None:
-    mails: list[Any] = []
-
-    class Box:
-        async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
-            mails.append(envelope)
-            return "250 OK"
-
-    port = free_port()
-    server = Controller(Box(), hostname="127.0.0.1", port=port)
-    server.start()
-    try:
-        channel = {"kind": "mail", "url": f"smtp://127.0.0.1:{port}", "people_domains": ["h.org"]}
+    with mailbox() as (url, mails):
+        channel = {"kind": "mail", "url": url, "people_domains": ["h.org"]}
         made = await harness.ask("PUT", "/notification-channels/people", "root", json=channel)
         assert (made.status, made.body["people_domains"]) == (200, ["h.org"])
         hooked = channel | {"kind": "slack", "url": "https://h/x"}
@@ -264,8 +253,6 @@ async def test_mail_goes_to_domains_of_the_administrators(
         await harness.ask("DELETE", "/notification-channels/people", "root")
         await becomes(harness, "succeeded")
         await work.once()
-    finally:
-        server.stop()
     assert [one.rcpt_tos for one in mails] == [["Ada@H.org"]] * 2
     assert b"Carrel reaches you here." in mails[0].content
     assert b"Subject: Carrel: vision/train-1 has finished." in mails[1].content

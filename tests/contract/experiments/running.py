@@ -1,7 +1,10 @@
 """A real scheduler on a local engine with simulated GPUs, and experiments on it."""
 
 import asyncio
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -168,3 +171,25 @@ def most_at_once(histories: Mapping[int, Any], since: float = 0.0) -> int:
         now += step
         most = max(most, now)
     return most
+
+
+async def run_python(lab: Lab, folder: Path, *words: str) -> str:
+    """What a Python command prints in a process of its own, with the token of a user."""
+    environment = {
+        **os.environ,
+        "CARREL_URL": lab.scheduler.url,
+        "CARREL_TOKEN": "ada",
+        "CARREL_PROJECT": VISION,
+    }
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)

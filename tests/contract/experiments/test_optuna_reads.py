@@ -1,14 +1,10 @@
 """Optuna's own tools read the study: an unmodified script, plots, copies."""
 
-import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from contract.experiments.running import TIMEOUT_SECONDS, VISION, Lab, running
+from contract.experiments.running import VISION, run_python, running
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -47,28 +43,6 @@ READ_ONLY = (
 )
 
 
-async def run(lab: Lab, folder: Path, *words: str) -> str:
-    """What a Python command prints in a process of its own, with the token of a user."""
-    environment = {
-        **os.environ,
-        "CARREL_URL": lab.scheduler.url,
-        "CARREL_TOKEN": "ada",
-        "CARREL_PROJECT": VISION,
-    }
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
-
-
 async def test_an_unmodified_script_reads_the_study(tmp_path: Path) -> None:
     async with running(tmp_path, gpus=2) as lab:
         await lab.project(VISION, gpus=2)
@@ -76,7 +50,7 @@ async def test_an_unmodified_script_reads_the_study(tmp_path: Path) -> None:
         await lab.sweep(TRIAL, {"parameters": space, "completions": 5, "parallelism": 2})
         await lab.until_at_rest()
         best = (await lab.trials()).best
-        assert (await run(lab, tmp_path, "-c", READER)).splitlines() == [
+        assert (await run_python(lab, tmp_path, "-c", READER)).splitlines() == [
             f"5 MINIMIZE {best}",
             "True",
             "['x']",
@@ -87,16 +61,18 @@ async def test_an_unmodified_script_reads_the_study(tmp_path: Path) -> None:
             READ_ONLY,
         ]
         tool = ("-m", "carrel.cli", "experiment")
-        assert await run(lab, tmp_path, *tool, "export", "sweep", "sqlite:///mine.db") == (
+        assert await run_python(lab, tmp_path, *tool, "export", "sweep", "sqlite:///mine.db") == (
             "Study vision/sweep was copied to sqlite:///mine.db.\n"
         )
         assert (tmp_path / "mine.db").exists()
-        listed = (await run(lab, tmp_path, *tool, "list", "--no-headers")).split()
+        listed = (await run_python(lab, tmp_path, *tool, "list", "--no-headers")).split()
         assert listed[:6] == ["sweep", "Succeeded", "vision", "5/5", "0", "0"]
-        rows = (await run(lab, tmp_path, *tool, "trials", "sweep", "--no-headers")).splitlines()
+        rows = (
+            await run_python(lab, tmp_path, *tool, "trials", "sweep", "--no-headers")
+        ).splitlines()
         assert (len(rows), [row.split()[1] for row in rows]) == (5, ["completed"] * 5)
         assert rows[best or 0].split()[0] == f"{best}*"
-        told = await run(lab, tmp_path, *tool, "best", "sweep", "--run", "--as", "longer")
+        told = await run_python(lab, tmp_path, *tool, "best", "sweep", "--run", "--as", "longer")
         assert "Job longer submitted successfully" in told
         longer = await lab.client.get_workload(VISION, "longer")
         assert longer.spec.environment["CARREL_PARAM_X"] in told

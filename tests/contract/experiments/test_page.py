@@ -1,37 +1,16 @@
 """docs/experiments.md does what it says, from search to best."""
 
-import asyncio
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from contract.experiments.running import TIMEOUT_SECONDS, VISION, Lab, running
+from contract.experiments.running import VISION, run_python, running
 
 pytestmark = pytest.mark.timeout(1500)
 
 PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
 LISTING = re.compile(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-async def run(lab: Lab, folder: Path, script: str) -> str:
-    """What a script of the page prints."""
-    environment = {**os.environ, "CARREL_URL": lab.scheduler.url, "CARREL_TOKEN": "ada"}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
 
 
 async def test_digits_from_search_to_best(tmp_path: Path) -> None:
@@ -41,16 +20,16 @@ async def test_digits_from_search_to_best(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     async with running(tmp_path, gpus=3) as lab:
         await lab.project(VISION, gpus=3)
-        await run(lab, tmp_path, "search.py")
+        await run_python(lab, tmp_path, "search.py")
         done = await lab.until_at_rest("digits")
         counts = done.status.experiment
         assert counts is not None
         assert done.status.phase == "succeeded"
         assert (counts.completed + counts.pruned, counts.failed) == (12, 0)
         assert (counts.best_value or 0.0) > 0.9
-        said = await run(lab, tmp_path, "look.py")
+        said = await run_python(lab, tmp_path, "look.py")
         assert said.startswith(f"12 trials, the best {counts.best_trial} {{'alpha': ")
-        said = await run(lab, tmp_path, "longer.py")
+        said = await run_python(lab, tmp_path, "longer.py")
         assert said == f"digits-long {counts.best_parameters['alpha']}\n"
         await lab.until(lambda one: one.status.phase == "succeeded", "digits-long")
         curve = (await lab.client.metrics(VISION, "digits-long"))["accuracy"]
