@@ -134,6 +134,38 @@ def test_jobs_of_a_set_that_come_one_after_the_other_are_gangs_of_their_own() ->
     assert (train.grouping.uid, roles(train)) == ("uid-set-train", {"train": 4})
 
 
+@pytest.mark.parametrize("at", ["set", "job"])
+def test_pods_of_jobs_that_come_after_their_first_has_its_place_are_not_waited_for(
+    at: str,
+) -> None:
+    """With exclusive placement JobSet refuses a Job's other pods until the first is placed."""
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    by_node = exclusive | {"alpha.jobset.sigs.k8s.io/node-selector": "true"}
+    label = "jobset.sigs.k8s.io/replicatedjob-name"
+
+    def set_of(world: World, name: str, given: dict[str, str]) -> dict[str, Any]:
+        template = {"spec": {"parallelism": 4}, "metadata": {}}
+        if at == "job":
+            template["metadata"] = {"annotations": given}
+        jobs = [
+            {"name": "driver", "replicas": 2, "template": {"spec": {"parallelism": 1}}},
+            {"name": "workers", "replicas": 2, "template": template},
+        ]
+        kind = "jobset.x-k8s.io/v1alpha2/JobSet"
+        spec = {"replicatedJobs": jobs}
+        return world.add(kind, name, spec, annotations=given if at == "set" else {})
+
+    world = World()
+    of = set_of(world, "exclusive", exclusive)
+    worker = world.group(pod(owner=of, labels={label: "workers"}))
+    assert (worker.grouping.is_gang, worker.grouping.kind) == (False, "JobSet")
+    driver = world.group(pod(owner=of, labels={label: "driver"}))
+    assert roles(driver) == ({} if at == "set" else {"driver": 2})
+    at_once = set_of(world, "at-once", by_node)
+    found = world.group(pod(owner=at_once, labels={label: "workers"}))
+    assert roles(found) == {"driver": 2, "workers": 8}
+
+
 def test_each_replica_of_leader_and_workers_is_a_gang() -> None:
     world = World()
     lws = world.add(
@@ -156,10 +188,20 @@ def test_each_replica_of_leader_and_workers_is_a_gang() -> None:
     assert (other.role, other.grouping.uid) == ("leader", "uid-llm-1")
 
 
-def test_workers_that_wait_for_their_leader_are_not_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("policy", "annotations"),
+    [
+        ("LeaderReady", {}),
+        ("LeaderCreated", {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}),
+    ],
+)
+def test_workers_that_wait_for_their_leader_are_not_waited_for(
+    policy: str, annotations: dict[str, str]
+) -> None:
     world = World()
-    spec = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3}}
-    lws = world.add("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "llm", spec)
+    spec = {"startupPolicy": policy, "leaderWorkerTemplate": {"size": 3}}
+    kind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
+    lws = world.add(kind, "llm", spec, annotations=annotations)
     of = "leaderworkerset.sigs.k8s.io/"
     leader = world.group(pod(owner=lws, labels={f"{of}group-index": "0", f"{of}worker-index": "0"}))
     worker = world.group(pod(owner=lws, labels={f"{of}group-index": "0", f"{of}worker-index": "1"}))

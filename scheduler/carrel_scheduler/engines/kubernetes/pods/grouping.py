@@ -22,11 +22,6 @@ from carrel_scheduler.engines.kubernetes.pods.grouping_rules import (
     GroupingRule,
     How,
     PodGroupRule,
-    RoleCount,
-    condition_holds,
-    number,
-    roles_of,
-    value_at,
 )
 from carrel_scheduler.engines.kubernetes.pods.labels import (
     PREEMPTIBLE,
@@ -41,6 +36,13 @@ from carrel_scheduler.engines.kubernetes.pods.labels import (
     structure_of,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.role_counts import (
+    RoleCount,
+    condition_holds,
+    number,
+    roles_of,
+    value_at,
+)
 from carrel_scheduler.engines.kubernetes.pods.scheduling_groups import (
     GroupReference,
     read_group,
@@ -274,7 +276,8 @@ class _Reading:
 
     def _together(self, owner: Owner, found: Owned, rule: GroupingRule) -> Grouped | None:
         """The gang of an owner; ``None`` where its pods start separately."""
-        said: dict[str, Any] = msgspec.structs.asdict(found)
+        annotations = found.metadata.annotations
+        said = {**msgspec.structs.asdict(found), "metadata": {"annotations": annotations}}
         total = self._standing.min_members
         if total is None and not all(condition_holds(when, said) for when in rule.only_when):
             return None

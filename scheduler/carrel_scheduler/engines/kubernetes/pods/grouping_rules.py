@@ -1,17 +1,13 @@
 """Rules of grouping by the kind of a pod's owner. Data: a new kind is an entry here.
 
 A pod's owners are walked upwards; the topmost one whose rule makes groups decides (``grouping``).
-Paths are keys of the owner with dots between. Owners are objects of others: whatever does not have
-the expected shape says nothing.
+Paths are keys of the owner with dots between; ``role_counts`` reads owners by them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from math import prod
-from typing import Any, Final
-
-from carrel_scheduler.engines.kubernetes.pods.labels import MOST_PODS
+from typing import Final
 
 
 class How(StrEnum):
@@ -48,6 +44,27 @@ class OwnerFieldCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class ExclusivePlacement:
+    """Annotations with which only the first pod of a role exists until it has its place.
+
+    The role's pods cannot start together then: the others would be waited for in vain.
+
+    Attributes:
+        annotation: of the owner, or of the template of a role's entry.
+        unless: with this one beside it all pods exist at once.
+    """
+
+    annotation: str
+    unless: str = ""
+
+    def applies(self, *annotations: object) -> bool:
+        """Whether annotations of any of these places ask for it."""
+        given = [one for one in annotations if isinstance(one, Mapping)]
+        found = any(self.annotation in one for one in given)
+        return found and not any(self.unless in one for one in given)
+
+
+@dataclass(frozen=True, slots=True)
 class Roles:
     """Place of an owner's list of the roles of its pods, and of the number of pods of each.
 
@@ -64,6 +81,7 @@ class Roles:
         skip: path in the entry; where it is true the role has no pods.
         after: path in the entry; where it is not empty the role's pods come after others ran, so
             they start together by themselves.
+        exclusive: with it each of the role's pods starts by itself.
     """
 
     path: str
@@ -76,6 +94,7 @@ class Roles:
     most: str = ""
     skip: str = ""
     after: str = ""
+    exclusive: ExclusivePlacement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,7 @@ class GroupingRule:
         least_of: role -> path of its smallest number.
         split: a label of pods: one group for each of its values.
         apart: roles (``*`` all) whose pods come after others ran, and when that is so.
+        exclusive: with it those of ``others`` come after the leader has its place.
         priority: the named priority that its pods have by default.
         interactive: somebody waits in front of it.
         queue: path of the name of a queue.
@@ -112,6 +132,7 @@ class GroupingRule:
     least_of: tuple[tuple[str, str], ...] = ()
     split: str = ""
     apart: tuple[tuple[str, OwnerFieldCondition], ...] = ()
+    exclusive: ExclusivePlacement | None = None
     priority: str = "train"
     interactive: bool = False
     queue: str = ""
@@ -200,6 +221,10 @@ RULES: Final[tuple[GroupingRule, ...]] = (
                 ("replicas", "template.spec.parallelism"),
                 most="template.spec.completions",
                 after="dependsOn",
+                exclusive=ExclusivePlacement(
+                    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+                    unless="alpha.jobset.sigs.k8s.io/node-selector",
+                ),
             ),
         ),
         role_labels=("jobset.sigs.k8s.io/replicatedjob-name",),
@@ -218,6 +243,7 @@ RULES: Final[tuple[GroupingRule, ...]] = (
         others="worker",
         split="leaderworkerset.sigs.k8s.io/group-index",
         apart=(("worker", OwnerFieldCondition("spec.startupPolicy", "LeaderReady")),),
+        exclusive=ExclusivePlacement("leaderworkerset.sigs.k8s.io/exclusive-topology"),
         priority="inference",
     ),
     # Kubeflow
@@ -279,118 +305,3 @@ POD_GROUPS: Final[tuple[PodGroupRule, ...]] = (
     PodGroupRule(("scheduling.k8s.io/group-name",), "scheduling.volcano.sh"),
     PodGroupRule(("kueue.x-k8s.io/pod-group-name",), total="kueue.x-k8s.io/pod-group-total-count"),
 )
-
-
-EVERY: Final = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class RoleCount:
-    """A role of an owner's pods.
-
-    Attributes:
-        least: so many start together.
-        apart: they start by themselves, after others ran.
-    """
-
-    name: str
-    least: int
-    apart: bool = False
-
-
-def roles_of(
-    rule: GroupingRule, owner: Mapping[str, Any], total: int | None = None
-) -> list[RoleCount]:
-    """The roles of an owner that have any pods.
-
-    Args:
-        rule: of the owner's kind.
-        owner: the object.
-        total: so many pods are enough over all roles, as somebody said beside the owner.
-    """
-    apart = {role for role, when in rule.apart if condition_holds(when, owner)}
-    found = [role for roles in rule.roles for role in _roles(roles, owner)]
-    least_of = {role: count for role, path in rule.least_of if (count := number(owner, path))}
-    found = [
-        replace(
-            role,
-            least=min(role.least, least_of.get(role.name, role.least)),
-            apart=role.apart or EVERY in apart or role.name in apart,
-        )
-        for role in found
-    ]
-    if total is None:
-        total = next((count for path in rule.least if (count := number(owner, path))), None)
-    return found if total is None else _reduced(found, total)
-
-
-def condition_holds(when: OwnerFieldCondition, owner: Mapping[str, Any]) -> bool:
-    """Whether the condition is true for the owner."""
-    found = value_at(owner, when.path)
-    if when.same_as:
-        return found is not None and found == value_at(owner, when.same_as)
-    return bool(found == when.value)
-
-
-def value_at(owner: object, path: str) -> Any:
-    """The value at a path; ``None`` where there is none."""
-    for key in path.split("."):
-        if not isinstance(owner, Mapping):
-            return None
-        owner = owner.get(key)
-    return owner
-
-
-def number(owner: object, path: str) -> int | None:
-    """The number at a path; ``None`` where there is no valid number of pods."""
-    found = value_at(owner, path)
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        return None
-    return min(found, MOST_PODS)
-
-
-def _roles(roles: Roles, owner: Mapping[str, Any]) -> Iterator[RoleCount]:
-    elastic = bool(roles.elastic) and value_at(owner, roles.elastic) is True
-    for name, entry in _entries(roles, value_at(owner, roles.path)):
-        if roles.skip and value_at(entry, roles.skip) is True:
-            continue
-        least = max(0, _count(roles, entry, elastic=elastic) - roles.less)
-        if least:
-            yield RoleCount(name, least, bool(roles.after and value_at(entry, roles.after)))
-
-
-def _entries(roles: Roles, found: object) -> Iterator[tuple[str, object]]:
-    if roles.shape is RoleLayout.ONE:
-        yield roles.name, found
-    elif roles.shape is RoleLayout.MAP and isinstance(found, Mapping):
-        for name, entry in found.items():
-            yield str(name).lower(), entry
-    elif (
-        roles.shape is RoleLayout.LIST
-        and isinstance(found, Sequence)
-        and not isinstance(found, str)
-    ):
-        for entry in found:
-            yield str(value_at(entry, roles.name) or "").lower(), entry
-
-
-def _count(roles: Roles, entry: object, *, elastic: bool) -> int:
-    counts = [count if (count := number(entry, path)) is not None else 1 for path in roles.counts]
-    least = number(entry, roles.least) if roles.least else None
-    if least or (elastic and least is not None):
-        counts[0] = least
-    if roles.most and (most := number(entry, roles.most)) is not None:
-        counts[-1] = min(counts[-1], most)
-    return min(MOST_PODS, prod(counts))
-
-
-def _reduced(roles: list[RoleCount], total: int) -> list[RoleCount]:
-    """Roles reduced to ``total`` pods: fewer of the most numerous roles, then of all."""
-    excess = sum(role.least for role in roles) - total
-    left = {role.name: role.least for role in roles}
-    for kept in (1, 0):
-        for name in sorted(left, key=lambda name: (-left[name], name)):
-            cut = max(0, min(excess, left[name] - kept))
-            left[name] -= cut
-            excess -= cut
-    return [replace(role, least=left[role.name]) for role in roles]

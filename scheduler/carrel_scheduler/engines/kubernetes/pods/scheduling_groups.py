@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from carrel_scheduler.core.settings import NAMED
-from carrel_scheduler.engines.kubernetes.pods.grouping_rules import number, value_at
 from carrel_scheduler.engines.kubernetes.pods.labels import PREEMPTION_POLICY, PRIORITY, REQUIRED
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.role_counts import number, value_at
 from carrel_scheduler.engines.kubernetes.pods.types import Owned, Owner, Pod
 
 API_GROUP: Final = "scheduling.k8s.io"
