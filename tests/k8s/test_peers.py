@@ -32,7 +32,7 @@ GANGS: dict[str, Gangs] = {
         ("PyTorchJob", "mnist"): ({"master": 1, "worker": 3}, {"master": 1, "worker": 3})
     },
     "mpijob": {
-        ("MPIJob", "pi"): ({"launcher": 1, "worker": 2}, {"launcher": 1, "worker": 2}),
+        ("MPIJob", "circle"): ({"launcher": 1, "worker": 2}, {"launcher": 1, "worker": 2}),
     },
     "trainjob": {("JobSet", "tune-node"): ({"node": 2}, {"node": 2})},
     "jobset": {

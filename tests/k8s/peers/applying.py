@@ -86,18 +86,32 @@ def _serves(plane: ControlPlane, path: str, plural: str) -> bool:
 
 
 class Space:
-    """A namespace with the objects of one peer."""
+    """A namespace with the objects of one peer; made if it is not there.
 
-    def __init__(self, plane: ControlPlane, name: str) -> None:
+    Attributes:
+        changed: texts in manifests, and what stands in their place here.
+    """
+
+    def __init__(
+        self, plane: ControlPlane, name: str, changed: Mapping[str, str] | None = None
+    ) -> None:
         self.plane = plane
         self.name = name
+        self.changed = dict(changed or {})
         self._uids: dict[tuple[str, str], str] = {}
-        plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        except Refused as refused:
+            if refused.status != 409:
+                raise
         until(lambda: self._found("serviceaccounts", "default"))
 
     def apply(self, file: str) -> None:
         """Create what a manifest says, in its order."""
-        for document in yaml.safe_load_all((FOLDER / file).read_text()):
+        text = (FOLDER / file).read_text()
+        for old, new in self.changed.items():
+            text = text.replace(old, new)
+        for document in yaml.safe_load_all(text):
             if document["kind"] == "Labels":
                 for one in document["items"]:
                     self._label(one["name"], one["labels"])
@@ -114,6 +128,11 @@ class Space:
         """Let a Job begin."""
         path = f"/apis/batch/v1/namespaces/{self.name}/jobs/{job}"
         self.plane.ask("PATCH", path, {"spec": {"suspend": False}})
+
+    def remove(self, kind: str, name: str) -> None:
+        """Have an object deleted, and all that it owns; nobody waits for that."""
+        path = self._path((KINDS | BUILT_IN)[kind], kind.rpartition("/")[0])
+        self.plane.ask("DELETE", f"{path}/{name}", {"propagationPolicy": "Foreground"})
 
     def end(self) -> None:
         """Have everything in it deleted; nobody waits for that."""

@@ -58,6 +58,11 @@ def waits(reason: Reason, project: str, note: NodeRequestNote | None = None) -> 
     return reason.token.value, " ".join(one for one in (sentence, about_nodes, helps) if one)
 
 
+def one_of(kind: str, name: str) -> str:
+    """The beginning of what a pod is told while the gang that it is one of waits."""
+    return f"It is one of {kind} `{name}`, which starts as a whole."
+
+
 def evicted(reason: Reason, project: str) -> tuple[str, str]:
     """The token and sentence of why a pod is evicted."""
     return reason.token.value, render.sentence(reason, project, names=False)

@@ -31,6 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalPod,
     ExternalTask,
     ExternalWorkload,
+    belongs_to,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import ReconcilePass
 from carrel_scheduler.engines.kubernetes.external_pods.usage import ERROR, SCHEDULED
@@ -128,6 +129,9 @@ class PodEventHandlers:
         if home is not None and before is not None and before.refusal and not pod.refusal:
             self._pass.index.close(*home)
             home = None
+        if home is not None and _is_of_another(home[1], pod):
+            self._leave(*home)
+            home = None
         if home is not None:
             if home[1].sent and pod.node and before is not None and not before.node:
                 self._pass.attempts[SCHEDULED] += 1
@@ -147,6 +151,12 @@ class PodEventHandlers:
         self._found_queue(uid)
         self._pass.nodes.drop_unmanaged(uid)
         self._arrive(pod)
+
+    def _leave(self, workload: ExternalWorkload, task: ExternalTask) -> None:
+        """Have a pod leave a workload; the others of it go on."""
+        self._pass.index.close(workload, task)
+        workload.changed = True
+        self._pass.index.touch(workload)
 
     def _arrive(self, pod: ExternalPod) -> None:
         workload, task = self._pass.index.add(pod)
@@ -332,6 +342,18 @@ class PodEventHandlers:
         one = task.pod
         if task.waits and task.allocation is None and one is not None and not one.node:
             self._pass.report_pending(one, conditions.CAN_NOT_BE_PLACED, task.waits)
+
+
+def _is_of_another(task: ExternalTask, pod: ExternalPod) -> bool:
+    """Whether a pod without a place is of another workload than it was, as by its labels."""
+    was = task.pod
+    if was is None or was.ref.uid != pod.ref.uid or task.successor is not None:
+        return False
+    if task.allocation is not None or task.sent or pod.node or pod.refusal:
+        return False
+    before, now = was.grouping, pod.grouping
+    moved = belongs_to(before) != belongs_to(now) or before.is_gang != now.is_gang
+    return moved or was.role != pod.role
 
 
 def _about(news: ExternalEvent) -> tuple[Source, str]:

@@ -305,7 +305,7 @@ class ExternalPodIndex:
                 continue
             if one.ending or one.outcome is not None or waiting.role != task.role:
                 continue
-            if _belongs_to(other.grouping) != _belongs_to(workload.grouping):
+            if belongs_to(other.grouping) != belongs_to(workload.grouping):
                 continue
             self.touch(other)
             self.close(other, waiting)
@@ -323,8 +323,8 @@ class ExternalPodIndex:
         if not workload.tasks:
             self.workloads.pop(workload.uid, None)
             self._no_longer_single(workload)
-            if self._gangs.get(_belongs_to(workload.grouping)) is workload:
-                del self._gangs[_belongs_to(workload.grouping)]
+            if self._gangs.get(belongs_to(workload.grouping)) is workload:
+                del self._gangs[belongs_to(workload.grouping)]
 
     def split_from_gang(
         self, workload: ExternalWorkload, task: ExternalTask, until: float
@@ -358,7 +358,7 @@ class ExternalPodIndex:
 
     def _gang_task(self, pod: ExternalPod) -> tuple[ExternalWorkload, ExternalTask]:
         """A task that waits for a pod of its role, or a new one; late pods go by themselves."""
-        workload = self._gangs.get(_belongs_to(pod.grouping))
+        workload = self._gangs.get(belongs_to(pod.grouping))
         if workload is None:
             workload = self._new_gang(pod.grouping)
         for task in workload.tasks:
@@ -378,10 +378,8 @@ class ExternalPodIndex:
     def _new_gang(self, grouping: Grouping) -> ExternalWorkload:
         uid = f"{grouping.uid}-gang"
         if uid in self.workloads:
-            uid = f"{'-'.join(_belongs_to(grouping))}-gang"
-        workload = self._gangs[_belongs_to(grouping)] = ExternalWorkload(
-            uid, grouping, single=False
-        )
+            uid = f"{'-'.join(belongs_to(grouping))}-gang"
+        workload = self._gangs[belongs_to(grouping)] = ExternalWorkload(uid, grouping, single=False)
         self.workloads[uid] = workload
         return workload
 
@@ -400,6 +398,6 @@ class ExternalPodIndex:
                 del self._awaiting[workload.grouping.uid]
 
 
-def _belongs_to(grouping: Grouping) -> tuple[str, str, str]:
+def belongs_to(grouping: Grouping) -> tuple[str, str, str]:
     """The identity of a gang: pods naming a group of another project or user are another gang."""
     return grouping.uid, grouping.project, grouping.user

@@ -304,6 +304,8 @@ class ExternalPodReconciler:
             return False  # its binding says so
         note = self.nodes_for(uid, reason)
         token, message = workload.why = conditions.waits(reason, workload.grouping.project, note)
+        if not workload.single and not workload.holding:
+            message = f"{conditions.one_of(workload.grouping.kind, workload.name)} {message}"
         self.current.notify()
         written = False
         for task in workload:
