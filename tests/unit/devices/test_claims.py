@@ -299,3 +299,11 @@ def test_gpus_of_others_claims_are_told_from_those_that_workloads_hold() -> None
     devices.drop_claim(claim("b"))
     assert devices.take_changed() == {"n0"}
     assert devices.used_by_others("n0", lambda uid: uid == "ours") == 0
+
+
+def test_devices_that_take_time_to_prepare_are_given_last() -> None:
+    attached = device("gpu-0", bindingConditions=["example.com/attached"])
+    devices = cluster(device_slice("n0", attached, device("gpu-1")))
+    for name, gets in (("c", "gpu-1"), ("d", "gpu-0")):
+        devices.set_claim(claim(name))
+        assert given(devices, claiming(name, name), "n0") == [gets]

@@ -47,7 +47,6 @@ def test_a_pool_counts_once_all_its_slices_of_the_newest_generation_are_there() 
         {"consumesCounters": [{"counterSet": "gpu-0", "counters": {}}]},
         {"allowMultipleAllocations": True, "consumesCounters": [{"counterSet": "gpu-0"}]},
         {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "much"}}},
-        {"bindingConditions": ["attached"]},
     ],
 )
 def test_devices_that_nobody_can_be_given_are_left_out(what: dict[str, Any]) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated, allocate, release
+from carrel_scheduler.engines.kubernetes.device_claims import (
+    NotAllocated,
+    NotPrepared,
+    allocate,
+    await_preparation,
+    release,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.kube.errors import Conflict, NotFound
@@ -136,3 +142,76 @@ async def test_a_claim_is_released_in_the_version_that_was_seen_only() -> None:
     assert server.claim["status"] == {}
     server.claim = None
     await release(client, ReleaseClaim("carrel-a", "c", "3"))
+
+
+ATTACHED, FAILED = "example.com/attached", "example.com/attach-failed"
+
+
+async def attaching(server: Server) -> AllocateClaim:
+    """An allocation of which a device has to be attached to the node before the pod is bound."""
+    conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [FAILED]}
+    devices = DeviceClaims()
+    devices.set_class(device_class())
+    devices.inventory.set_slice(gpus("n0", 1, **conditions))
+    devices.set_claim(msgspec.convert(server.claim, type(claim())))
+    [found] = devices.decide(claiming("p", "c"), "n0", 1)
+    client: Any = server
+    return await allocate(client, found)
+
+
+def tell(server: Server, *conditions: str, device: str = "gpu-0") -> None:
+    """Write conditions of a device that are true, as its driver does."""
+    assert server.claim is not None
+    true = [{"type": one, "status": "True", "message": "so it is"} for one in conditions]
+    [result] = server.claim["status"]["allocation"]["devices"]["results"]
+    about = {"driver": result["driver"], "pool": result["pool"], "device": device}
+    server.change(**server.claim["status"] | {"devices": [{**about, "conditions": true}]})
+
+
+async def test_conditions_of_a_device_are_allocated_with_it_and_awaited() -> None:
+    server = Server()
+    order = await attaching(server)
+    assert server.claim is not None
+    allocation = server.claim["status"]["allocation"]
+    [result] = allocation["devices"]["results"]
+    assert result["bindingConditions"] == [ATTACHED]
+    assert result["bindingFailureConditions"] == [FAILED]
+    assert allocation["allocationTimestamp"].endswith("Z")
+    client: Any = server
+    for others in ((), ("example.com/other",)):
+        tell(server, *others)
+        with pytest.raises(NotPrepared, match=f"gpu-0 lacks the condition {ATTACHED} after 0 s"):
+            await await_preparation(client, order, seconds=0.0)
+    tell(server, ATTACHED, device="gpu-7")
+    with pytest.raises(NotPrepared):
+        await await_preparation(client, order, seconds=0.0)
+    tell(server, ATTACHED)
+    await await_preparation(client, order, seconds=0.0)
+
+
+async def test_a_device_that_cannot_be_prepared_is_not_waited_for() -> None:
+    server = Server()
+    order = await attaching(server)
+    tell(server, ATTACHED, FAILED)
+    client: Any = server
+    with pytest.raises(NotPrepared, match=rf"cannot be prepared \({FAILED}\): so it is"):
+        await await_preparation(client, order)
+
+
+async def test_a_claim_that_is_freed_meanwhile_is_not_waited_for() -> None:
+    server = Server()
+    order = await attaching(server)
+    server.change()
+    client: Any = server
+    with pytest.raises(NotAllocated, match="has no devices any more"):
+        await await_preparation(client, order)
+
+
+async def test_devices_that_need_no_preparation_are_bound_at_once() -> None:
+    server = Server()
+    client: Any = server
+    made = await allocate(client, order())
+    assert server.claim is not None
+    assert "allocationTimestamp" not in server.claim["status"]["allocation"]
+    server.claim = None
+    await await_preparation(client, made)

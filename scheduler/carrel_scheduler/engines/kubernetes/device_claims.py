@@ -2,16 +2,21 @@
 
 An allocation is written as Kubernetes' scheduler writes it: the finalizer that keeps an allocated
 claim, then devices and pod in one write of the status. Each names the version that was read, so a
-claim that somebody else uses, or that was made anew, is not touched. When the pod has ended,
-Kubernetes' controller frees the devices.
+claim that somebody else uses, or that was made anew, is not touched. Drivers may prepare devices
+before the pod is bound, such as by attaching them to its node: they say so in the claim's status.
+When the pod has ended, Kubernetes' controller frees the devices.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.backoff import Pauses
+from carrel_scheduler.engines.kubernetes.pods.devices.allocation import preparation_of
 from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
     ExtendedClaim,
     is_special,
@@ -25,18 +30,33 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     ResourceClaim,
 )
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.errors import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
 from carrel_scheduler.kube.resources import PODS
 
 MOST_TRIES: Final = 5
+PREPARATION_SECONDS: Final = 600.0
+"""How long drivers may take to prepare devices, as with Kubernetes' own scheduler."""
+PREPARATION_PAUSES: Final = Pauses(0.25, 5.0)
 
 
 class NotAllocated(Exception):  # noqa: N818 - an outcome to handle
     """A claim is not the one that was decided on, or in use by somebody else."""
 
 
-async def allocate(client: KubeClient, order: AllocateClaim) -> None:
+class NotPrepared(NotAllocated):
+    """A driver has not prepared a device for its pod."""
+
+
+async def allocate(client: KubeClient, order: AllocateClaim) -> AllocateClaim:
     """Write the devices of a claim's allocation, and reserve the claim for its pod.
+
+    Returns the order with the claim's uid.
 
     Raises:
         NotAllocated: it is gone, made anew, being deleted, or in use.
@@ -47,6 +67,35 @@ async def allocate(client: KubeClient, order: AllocateClaim) -> None:
     await _allocate(client, order)
     if order.special is not None:
         await _tell_pod(client, order, order.special)
+    return order
+
+
+async def await_preparation(
+    client: KubeClient, order: AllocateClaim, seconds: float = PREPARATION_SECONDS
+) -> None:
+    """Wait until drivers have prepared the devices of an allocated claim.
+
+    Raises:
+        NotPrepared: one of them could not be prepared, or not in so many seconds.
+        NotAllocated: the claim is gone, or is freed.
+        KubeError: as the API server says.
+    """
+    loop, tries = asyncio.get_running_loop(), 0
+    until = loop.time() + seconds
+    while order.prepared_before:
+        try:
+            found = preparation_of(await _read(client, order))
+        except (Unavailable, TooManyRequests):
+            pass  # the client paused before it gave up
+        else:
+            if found.failed:
+                raise NotPrepared(found.failed)
+            if not found.awaited:
+                return
+            if loop.time() >= until:
+                raise NotPrepared(f"{found.awaited} after {seconds:g} s")
+        await asyncio.sleep(PREPARATION_PAUSES.after(tries))
+        tries += 1
 
 
 async def _make_special(
@@ -143,7 +192,11 @@ async def _write(client: KubeClient, order: AllocateClaim, claim: ResourceClaim)
         )
     pod = {"resource": "pods", "name": order.pod, "uid": order.pod_uid}
     body = _of_version(claim)
-    body["status"] = {"allocation": order.allocation, "reservedFor": [pod]}
+    allocation = dict(order.allocation)
+    if order.prepared_before:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        allocation["allocationTimestamp"] = now
+    body["status"] = {"allocation": allocation, "reservedFor": [pod]}
     await client.patch(RESOURCE_CLAIMS, order.claim, body, order.namespace, sub="status")
 
 

@@ -17,7 +17,7 @@ from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes import device_claims, notifications
 from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind, prepare
-from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated
+from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated, NotPrepared
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Bind,
@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ReportPending,
 )
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
-from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.gpu_annotations import Share, share_of
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
@@ -52,6 +52,9 @@ EVICT_TRIES: Final = 5
 """The retries of an eviction that is refused for now, before the reconciler is told."""
 EVICT_AGAIN_SECONDS: Final = 60.0
 """The pause between tries after that."""
+DEVICES_AWAITED: Final = "BindingConditionsPending"
+"""The reason of Kubernetes' own scheduler in its event about the same."""
+DEVICE_NOT_PREPARED: Final = "DeviceNotPrepared"
 Notification = ReportPending | ReportEvent | Nominate
 
 
@@ -67,11 +70,13 @@ class ExecutorLimits:
         bindings: on their way at the same time.
         evictions: the same.
         notifications_per_second: conditions and events written to pods.
+        preparation_seconds: drivers may take so long to prepare devices of a pod's claims.
     """
 
     bindings: int = 32
     evictions: int = 16
     notifications_per_second: float = 5.0
+    preparation_seconds: float = device_claims.PREPARATION_SECONDS
 
 
 @dataclass(slots=True)
@@ -145,8 +150,7 @@ class PodExecutor:
             *orders.nominations,
         ]
         for one in notice:
-            self._notifications[type(one), one.pod.uid] = one
-            self._notified.set()
+            self._notify_soon(one)
         if orders.rows:
             self._rows += orders.rows
             self._writing.set()
@@ -189,13 +193,16 @@ class PodExecutor:
             await self._binding.acquire()
             order = self._binds.popleft()
             if self._waits(order) and self._group is not None:
-                # A node may take long to give a GPU: that holds up no other pod.
+                # A node may take long to give a GPU, a driver to prepare one: that holds up no
+                # other pod.
                 self._group.create_task(self._carry_out(order))
             else:
                 await self._carry_out(order)
 
     def _waits(self, order: Bind) -> bool:
-        """Whether GPUs of its node are to be held, or to become free, before a pod is bound."""
+        """Whether GPUs are to be held, freed or prepared before a pod is bound."""
+        if any(claim.prepared_before for claim in order.claims):
+            return True
         if self._gpus is None:
             return False
         shared = order.slots or share_of(order.seen.metadata.annotations) is not None
@@ -206,8 +213,8 @@ class PodExecutor:
         try:
             for decision in order.first:
                 await prepare(self._client, decision)
-            for claim in order.claims:
-                await device_claims.allocate(self._client, claim)
+            claims = [await device_claims.allocate(self._client, one) for one in order.claims]
+            await self._prepare(order, claims)
             await self._bind(order)
         except KubeError as error:
             self.counts.failed += 1
@@ -218,6 +225,10 @@ class PodExecutor:
                 raise BindingFenced(str(error)) from error
             self.counts.failed += 1
             self._report(BindingFailed(pod, str(error), error.final))
+        except NotPrepared as error:
+            self.counts.failed += 1
+            self._notify_soon(ReportPending(pod, DEVICE_NOT_PREPARED, not_prepared(error)))
+            self._report(BindingFailed(pod, str(error), final=False))
         except (EngineError, NotAllocated) as error:  # its GPUs cannot be held at present
             self.counts.failed += 1
             self._report(BindingFailed(pod, str(error), final=False))
@@ -227,6 +238,17 @@ class PodExecutor:
             self._report(BindingFailed(pod, repr(error), final=False))
         else:
             self.counts.bound += 1
+
+    async def _prepare(self, order: Bind, claims: Sequence[AllocateClaim]) -> None:
+        """Wait until drivers have prepared the devices of a pod, which is told that it waits."""
+        awaited = [one for one in claims if one.prepared_before]
+        if awaited:
+            told = f"It waits until its devices are prepared for node `{order.node}`."
+            self._notify_soon(Nominate(order.pod, order.node))
+            self._notify_soon(ReportEvent(order.pod, DEVICES_AWAITED, told))
+        for one in awaited:
+            seconds = self._limits.preparation_seconds
+            await device_claims.await_preparation(self._client, one, seconds)
 
     async def _bind(self, order: Bind) -> None:
         """Bind a pod to the node of its GPUs, after preparing shared ones."""
@@ -282,10 +304,7 @@ class PodExecutor:
             else:
                 del self._refusals[pod.uid]
                 self.counts.evicted += 1
-                self._notifications[ReportEvent, pod.uid] = ReportEvent(
-                    pod, order.reason, order.message
-                )
-                self._notified.set()
+                self._notify_soon(ReportEvent(pod, order.reason, order.message))
 
     def _refused(self, order: Evict, error: Exception) -> None:
         """Retry a refused eviction later; the pod stays a victim until it is gone."""
@@ -303,6 +322,10 @@ class PodExecutor:
     def _evict_again(self, order: Evict) -> None:
         self._evictions.append(order)
         self._evicting.release()
+
+    def _notify_soon(self, notification: Notification) -> None:
+        self._notifications[type(notification), notification.pod.uid] = notification
+        self._notified.set()
 
     async def _notify_all(self) -> None:
         while True:
@@ -350,6 +373,11 @@ class PodExecutor:
 
     def _report(self, news: ExternalEvent) -> None:
         self._deliver(ExternalEvents((news,)))
+
+
+def not_prepared(error: NotPrepared) -> str:
+    """What a pod is told whose devices were not prepared."""
+    return f"It was not started, and waits again: {error}."
 
 
 def _target(order: Bind, gpus: Mapping[str, str]) -> BindTarget:

@@ -120,10 +120,14 @@ class TaskDevices:
             raise
 
     async def _allocate(self, task: TaskSpec, orders: tuple[AllocateClaim, ...]) -> None:
-        """Write the allocations. Raises ``EngineError``, ``KubeError``."""
+        """Write the allocations, and wait until drivers have prepared what they prepare before.
+
+        Raises ``EngineError``, ``KubeError``.
+        """
         try:
-            for order in orders:
-                await device_claims.allocate(self._client, order)
+            allocated = [await device_claims.allocate(self._client, order) for order in orders]
+            for order in allocated:
+                await device_claims.await_preparation(self._client, order)
         except NotAllocated as error:
             raise EngineError(f"task {task.id}: {error}") from error
 

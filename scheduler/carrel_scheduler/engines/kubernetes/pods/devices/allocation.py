@@ -1,6 +1,7 @@
 """Allocations of claims: read, and as Kubernetes' own scheduler writes them. Pure."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     AllocatedDevice,
     DeviceClass,
     ResourceClaim,
+    SliceDevice,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Pod, PodResourceClaim
@@ -45,6 +47,7 @@ def allocation_of(
         | ({"tolerations": msgspec.to_builtins(ask.tolerations)} if ask.tolerations else {})
         | ({"adminAccess": True} if ask.admin else {})
         | (_share(ask, one, of, number) if one.shared and not ask.admin else {})
+        | _conditions(one.device)
         for number, (ask, one) in enumerate(matched)
     ]
     config: list[dict[str, Any]] = []
@@ -70,6 +73,52 @@ def _share(
         "shareID": share_id(*of, str(number) if ask.place is None else ask.request),
         "consumedCapacity": {key: written(nano) for key, nano in consumed.items()},
     }
+
+
+def _conditions(device: SliceDevice) -> dict[str, list[str]]:
+    """The conditions of a device that is prepared before its pod is bound."""
+    if not device.binding_conditions:
+        return {}
+    found = {"bindingConditions": list(device.binding_conditions)}
+    if device.binding_failure_conditions:
+        found["bindingFailureConditions"] = list(device.binding_failure_conditions)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What drivers say of devices that they prepare before a pod is bound, in words.
+
+    Attributes:
+        awaited: a device that is not prepared yet; empty: none.
+        failed: a device that cannot be prepared; empty: none.
+    """
+
+    awaited: str = ""
+    failed: str = ""
+
+
+def preparation_of(claim: ResourceClaim) -> Preparation:
+    """The preparation of the devices of an allocated claim."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return Preparation(failed=f"resource claim {claim.metadata.name} has no devices any more")
+    says = {(one.driver, one.pool, one.device, one.share_id): one for one in claim.status.devices}
+    awaited = ""
+    for one in allocation.devices.results:
+        status = says.get((one.driver, one.pool, one.device, one.share_id))
+        found = {} if status is None else {each.type: each for each in status.conditions}
+        true = {name for name, each in found.items() if each.status == "True"}
+        if not one.binding_conditions:
+            continue
+        for name in one.binding_failure_conditions:
+            if name in true:
+                why = found[name].message or found[name].reason
+                return Preparation(failed=f"device {one.device} cannot be prepared ({name}): {why}")
+        lacking = [name for name in one.binding_conditions if name not in true]
+        if lacking and not awaited:
+            awaited = f"device {one.device} lacks the condition {lacking[0]}"
+    return Preparation(awaited)
 
 
 def _class_of(claim: ResourceClaim, name: str) -> str:

@@ -1,10 +1,10 @@
 """Devices of nodes, from their drivers' resource slices.
 
-Counted are devices of one node in complete pools; those that have to be prepared before a pod is
-bound are left out. Parts of others (``consumesCounters``) are there while enough of their counters
-is left, devices that several claims share (``allowMultipleAllocations``) while enough of their
-capacity is. Devices of GPU drivers are the GPUs of their node, unless a device plugin offers GPUs
-there, too: these are the same ones. Of a GPU that is shared all that is given is a part.
+Counted are devices of one node in complete pools. Parts of others (``consumesCounters``) are there
+while enough of their counters is left, devices that several claims share
+(``allowMultipleAllocations``) while enough of their capacity is. Devices of GPU drivers are the
+GPUs of their node, unless a device plugin offers GPUs there, too: these are the same ones. Of a GPU
+that is shared all that is given is a part.
 """
 
 from collections import Counter
@@ -286,7 +286,7 @@ def _devices(
     for one in slices:
         for device in one.spec.devices if one.spec.node_name else ():
             shared = device.allow_multiple_allocations
-            if device.binding_conditions or (shared and device.consumes_counters):
+            if shared and device.consumes_counters:
                 continue
             try:
                 takes = counters.taken(pool, device, there)

@@ -353,13 +353,14 @@ class KnownDevices:
         return (one for keys in self._decided.values() for given in keys.values() for one in given)
 
     def offered(self, node: str) -> list[NodeDevice]:
-        """The devices of a node that claims may get."""
+        """The devices of a node that claims may get, last those that take time to prepare."""
         plugin = node in self._plugin
-        return [
+        found = [
             one
             for one in self.inventory.of_node(node)
             if not (plugin and self.inventory.is_gpu(one.id))
         ]
+        return sorted(found, key=lambda one: bool(one.device.binding_conditions))
 
     def left(self, node: str) -> Amounts:
         """The rest of the counters that devices of a node share, and of its shared devices."""

@@ -29,6 +29,11 @@ class AllocateClaim:
     allocation: Mapping[str, Any]
     special: ExtendedClaim | None = None
 
+    @property
+    def prepared_before(self) -> bool:
+        """Whether drivers prepare some of its devices before the pod is bound."""
+        return any(one.get("bindingConditions") for one in self.allocation["devices"]["results"])
+
 
 @dataclass(frozen=True, slots=True)
 class ReleaseClaim:

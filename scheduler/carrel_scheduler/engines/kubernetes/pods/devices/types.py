@@ -69,7 +69,8 @@ class SliceDevice(Kube, frozen=True):
     """A device of a slice.
 
     ``consumes_counters``, ``allow_multiple_allocations`` and ``binding_conditions`` mark devices
-    that are parts of others, are shared, or are prepared before a pod is bound.
+    that are parts of others, are shared, or are prepared before a pod is bound: once all of these
+    conditions are true, and not if one of ``binding_failure_conditions`` is.
     """
 
     name: str
@@ -79,6 +80,7 @@ class SliceDevice(Kube, frozen=True):
     consumes_counters: tuple[CounterUse, ...] = ()
     allow_multiple_allocations: bool = False
     binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
 
 
 class Pool(Kube, frozen=True):
@@ -183,7 +185,10 @@ class ResourceClaimSpec(Kube, frozen=True):
 
 
 class AllocatedDevice(Kube, frozen=True):
-    """A device allocated to a request; of one that is shared, the share and what it consumes."""
+    """A device allocated to a request; of one that is shared, the share and what it consumes.
+
+    The conditions are those of the device when it was allocated.
+    """
 
     request: str
     driver: str
@@ -192,6 +197,8 @@ class AllocatedDevice(Kube, frozen=True):
     admin_access: bool = False
     share_id: str = msgspec.field(default="", name="shareID")
     consumed_capacity: dict[str, str] = msgspec.field(default_factory=dict)
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
 
 
 class AllocatedDevices(Kube, frozen=True):
@@ -206,6 +213,25 @@ class AllocationResult(Kube, frozen=True):
     devices: AllocatedDevices = AllocatedDevices()
 
 
+class DeviceCondition(Kube, frozen=True):
+    """A condition of an allocated device, written by its driver."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class AllocatedDeviceStatus(Kube, frozen=True):
+    """The status of an allocated device, written by its driver."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str = msgspec.field(default="", name="shareID")
+    conditions: tuple[DeviceCondition, ...] = ()
+
+
 class Consumer(Kube, frozen=True):
     """A user of a claim."""
 
@@ -215,10 +241,11 @@ class Consumer(Kube, frozen=True):
 
 
 class ResourceClaimStatus(Kube, frozen=True):
-    """The allocation of a claim, and its users."""
+    """The allocation of a claim, its users, and what drivers say of its devices."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[Consumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
 class ResourceClaim(Kube, frozen=True):
