@@ -129,6 +129,45 @@ def _all(one: Controlled, pods: set[str]) -> set[str] | None:
     return pods if len(pods) == one.pods else None
 
 
+EXCLUSIVE: Final = {
+    "leaderworkerset.yaml": ("llm", "leaderworkerset.sigs.k8s.io/exclusive-topology"),
+    "jobset.yaml": ("pretrain", "alpha.jobset.sigs.k8s.io/exclusive-topology"),
+}
+
+
+def exclusive(here: Site, plane: ControlPlane, file: str) -> Space:
+    """The namespace, where the object of a manifest keeps racks to itself."""
+    name, annotation = EXCLUSIVE[file]
+    found = f"  name: {name}\n  labels"
+    return space_of(
+        here, plane, **{found: f"  name: {name}\n  annotations: {{{annotation}: rack}}\n  labels"}
+    )
+
+
+async def test_a_leader_that_keeps_a_rack_to_itself_does_not_wait_for_its_workers(
+    here: Site, kinds: ControlPlane
+) -> None:
+    space = exclusive(here, kinds, "leaderworkerset.yaml")
+    await add_node(here, "small", 2)
+    async with running(here.scheduler()):
+        await asyncio.to_thread(space.apply, "leaderworkerset.yaml")
+        workers = {"llm-0-1", "llm-0-2"}
+        await here.until(lambda: waiting(here, "llm-0-worker") == workers, "workers that wait")
+        await here.until(lambda: here.bound("a").keys() == {"llm-0"}, "the leader by itself")
+        await add_node(here, "more", 1)
+        await here.until(lambda: here.bound("a").keys() == {"llm-0", *workers}, "the workers")
+
+
+async def test_pods_of_jobs_that_keep_racks_to_themselves_start_each_by_itself(
+    here: Site, kinds: ControlPlane
+) -> None:
+    space = exclusive(here, kinds, "jobset.yaml")
+    await add_node(here, "small", 2)
+    async with running(here.scheduler()):
+        await asyncio.to_thread(space.apply, "jobset.yaml")
+        await here.until(lambda: len(here.bound("a")) == 2, "two of five pods")
+
+
 async def test_pods_of_a_job_without_numbers_start_as_there_is_room(
     here: Site, kinds: ControlPlane
 ) -> None:
