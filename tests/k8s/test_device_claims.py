@@ -18,12 +18,12 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_scheduler.kube.errors import Invalid
 from carrel_scheduler.kube.resources import NAMESPACES, PODS, Resource
+from k8s.claimed_devices import DRIVER, add_pod, asked, claims, device_class, told
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import Site, comes_to_be, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
-DRIVER = "gpu.nvidia.com"
 
 
 @pytest.fixture
@@ -58,33 +58,6 @@ def offered(node: str) -> dict[str, Any]:
     }
 
 
-def device_class(name: str) -> dict[str, Any]:
-    expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "gpu"'
-    return {
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
-    }
-
-
-def asked(here: Site, count: int = 1) -> dict[str, Any]:
-    exactly = {"deviceClassName": here.name, "count": count}
-    return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-
-
-async def add_pod(here: Site, word: str, name: str, **use: str) -> None:
-    container = {
-        "name": "main",
-        "image": "none",
-        "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]},
-    }
-    await here.add_pod(word, name, containers=[container], resourceClaims=[{"name": "gpu", **use}])
-
-
-async def claims(here: Site, word: str) -> dict[str, dict[str, Any]]:
-    found = (await here.client.list(RESOURCE_CLAIMS, namespace=here.namespace(word))).items
-    return {one["metadata"]["name"]: one for one in found}
-
-
 async def given(here: Site, *words: str) -> list[tuple[str, str]]:
     """The devices that claims have, node and name."""
     return [
@@ -95,14 +68,6 @@ async def given(here: Site, *words: str) -> list[tuple[str, str]]:
         .get("allocation", {"devices": {}})["devices"]
         .get("results", ())
     ]
-
-
-def told(here: Site, word: str, name: str, text: str) -> Callable[[], bool]:
-    def found() -> bool:
-        pod = here.of(word).get(name)
-        return pod is not None and any(text in one.message for one in pod.status.conditions)
-
-    return found
 
 
 async def test_pods_with_claims_are_queued_counted_bound_and_freed(here: Site) -> None:

@@ -17,16 +17,16 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     RESOURCE_SLICES,
 )
 from carrel_schema.names import WORKLOAD_UID
+from k8s.claimed_devices import DRIVER, device_class
 from k8s.cluster.control_plane import ControlPlane
 from k8s.cluster_service import ClusterService, cluster_service
 from k8s.fault_site import FaultSite, fault_site
 from k8s.ours import MARKS, kubectl, make_namespace, ours
+from k8s.scheduling import comes_to_be
 from k8s.served import Shell
-from k8s.test_scheduling import comes_to_be
 
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = MARKS
-DRIVER: Final = "gpu.nvidia.com"
 SYSTEM: Final = "carrel-system"
 GIB: Final = "Gi"
 SLOTS: Final = {"1g.10gb": (1, 10), "2g.20gb": (2, 20), "3g.40gb": (3, 40)}
@@ -100,12 +100,6 @@ def slices(node: str) -> list[dict[str, Any]]:
         {"metadata": {"name": f"{node}-{word}"}, "spec": {**common, **content}}
         for word, content in parts.items()
     ]
-
-
-def device_class(name: str, kind: str) -> dict[str, Any]:
-    expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "{kind}"'
-    selectors = [{"cel": {"expression": expression}}]
-    return {"metadata": {"name": name}, "spec": {"selectors": selectors}}
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     RESOURCE_SLICES,
 )
 from carrel_scheduler.kube.resources import PODS
+from k8s.claimed_devices import DRIVER, add_pod, asked, claims, device_class, told
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import MARKS
-from k8s.scheduling import Site, running, site
-from k8s.test_device_claims import DRIVER, add_pod, asked, claims, device_class, told
-from k8s.test_scheduling import comes_to_be
+from k8s.scheduling import Site, comes_to_be, running, site
 
 pytestmark = MARKS
 ATTACHED: Final = "gpu.example.com/attached"

@@ -144,7 +144,7 @@ def test_pods_of_jobs_that_come_after_their_first_has_its_place_are_not_waited_f
     label = "jobset.sigs.k8s.io/replicatedjob-name"
 
     def set_of(world: World, name: str, given: dict[str, str]) -> dict[str, Any]:
-        template = {"spec": {"parallelism": 4}, "metadata": {}}
+        template: dict[str, Any] = {"spec": {"parallelism": 4}}
         if at == "job":
             template["metadata"] = {"annotations": given}
         jobs = [
