@@ -1,5 +1,7 @@
 """Which pods of a node have which part of a GPU's memory, as their bindings say."""
 
+import asyncio
+from random import Random
 from typing import Any
 
 import msgspec
@@ -9,6 +11,9 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus.memory_parts import MemoryParts
 from carrel_scheduler.node.contract import MemoryLimit
 from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS
+from unit.shared_gpus.pod_server import PodServer
+from unit.shared_gpus.sharing import PROJECT, Scheduler
+from unit.shared_gpus.virtual_loop import in_virtual_time
 
 
 def bound(uid: str = "u1", *, node: str = "n1", **changes: Any) -> Pod:
@@ -51,3 +56,23 @@ def test_other_pods_have_none(changes: dict[str, Any]) -> None:
     parts = MemoryParts()
     parts.take(bound(**changes), gone=False)
     assert parts.of("n1") == ()
+
+
+def test_the_reservations_of_a_cluster_tell_what_a_binding_gave() -> None:
+    async def play() -> None:
+        server = PodServer({"n1": ["GPU-n1-0"]}, Random(0))
+        scheduler = Scheduler(server, 1, 1)
+        await scheduler.open()
+        scheduler.start("share", "n1", (0,), 500)
+        await asyncio.sleep(5.0)
+        [pod] = [one for one in server.pods.values() if one["metadata"]["namespace"] == PROJECT]
+        uid = pod["metadata"]["uid"]
+        part = MemoryLimit(pod=uid, device="GPU-n1-0", memory_mib=1)
+        assert scheduler.gpus.memory_limits("n1") == (part,)
+        server.remove(pod)
+        await asyncio.sleep(5.0)
+        assert scheduler.gpus.memory_limits("n1") == ()
+        await scheduler.close()
+        server.close()
+
+    in_virtual_time(play)
