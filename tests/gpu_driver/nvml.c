@@ -223,6 +223,7 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(const struct handle *handle, struct memory
     return SUCCESS;
 }
 
+#define PAGE (2ULL << 20)
 struct set_limits { const char *name_space; unsigned long long soft, hard; };
 struct get_limits { const char *name_space; unsigned long long soft, hard, used; };
 
@@ -272,7 +273,9 @@ EXPORT int nvmlDeviceSetMemoryLimits_v1(const struct handle *handle, const struc
     if (limits->soft > limits->hard)
         return INVALID_ARGUMENT;
     limit->soft = limits->soft;
-    limit->hard = limits->hard;
+    /* A driver may keep limits in pages, and one of the whole device as none. */
+    limit->hard = limits->hard >= state->devices[handle->device].memory_total ? GPU_NO_LIMIT
+                                                                              : limits->hard / PAGE * PAGE;
     return SUCCESS;
 }
 EXPORT int nvmlDeviceGetMemoryLimits_v1(const struct handle *handle, struct get_limits *limits)

@@ -24,6 +24,7 @@ log = logging.getLogger("carrel_node")
 SYSTEM: Final = Path("/sys/fs/cgroup")
 LONGEST_REFUSAL: Final = 256
 MIB: Final = 1024 * 1024
+PAGE_MIB: Final = 2
 OLD_DRIVER: Final = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND")
 NO_LIMITS: Final = "the driver has none; NVIDIA's has from release 615 on"
 OLD_BINDING: Final = "they need nvidia-ml-py 13.615 or later"
@@ -57,8 +58,9 @@ class GroupMemoryLimits:
             uuid, memory_mib = next(self._undivided(), ("", 0))
             if not uuid:
                 raise MemoryLimitError(DIVIDED)
-            self._set(group, uuid, memory_mib * MIB)
-            if self.limit_of(group, uuid) != memory_mib:
+            part = memory_mib // 2
+            self._set(group, uuid, part * MIB)
+            if not self.holds(group, uuid, part):
                 raise MemoryLimitError("the driver does not keep them")
             self._set(group, uuid, self._nvml.NVML_DEVICE_MEMORY_LIMIT_MAX)
         except self._nvml.NVMLError as error:
@@ -72,11 +74,15 @@ class GroupMemoryLimits:
         except self._nvml.NVMLError as error:
             raise MemoryLimitError(self._in_words(error)) from error
 
-    def limit_of(self, group: Path, uuid: str) -> int | None:
-        """MiB that the processes of a group may have of a GPU; ``None``: no limit is known.
+    def holds(self, group: Path, uuid: str, mib: int) -> bool:
+        """Whether that limit is set, as far as the driver tells; it may be rounded to pages.
 
         Raises ``MemoryLimitError`` where there are no such limits at all.
         """
+        found = self._limit_of(group, uuid)
+        return found is not None and mib - PAGE_MIB < found <= mib
+
+    def _limit_of(self, group: Path, uuid: str) -> int | None:
         nvml = self._nvml
         try:
             self._open()
@@ -153,6 +159,7 @@ class PodLimits:
     def __init__(self, system: Path = SYSTEM, driver: GroupMemoryLimits | None = None) -> None:
         self._system, self._driver = system, driver or GroupMemoryLimits()
         self._groups = PodGroups(system)
+        self._limited: set[MemoryLimit] = set()
         self.refusal = ""
 
     def try_driver(self) -> None:
@@ -173,6 +180,7 @@ class PodLimits:
     def apply(self, wanted: Sequence[MemoryLimit]) -> None:
         """Limit the pods that are there; a refusal is logged when it changes."""
         folders = self._groups.find({one.pod for one in wanted}) if wanted else {}
+        self._limited &= set(wanted)
         refusal = ""
         for one in wanted:
             folder = folders.get(one.pod)
@@ -188,10 +196,12 @@ class PodLimits:
         self.refusal = refusal
 
     def _limit(self, folder: Path, wanted: MemoryLimit) -> None:
-        if self._driver.limit_of(folder, wanted.device) == wanted.memory_mib:
+        if self._driver.holds(folder, wanted.device, wanted.memory_mib):
             return
         above = [one for one in folder.parents if one.is_relative_to(self._system)]
         for group in reversed(above):
             enable_device_memory(group)
         self._driver.limit(folder, wanted.device, wanted.memory_mib)
-        log.info("pod %s has %d MiB of GPU %s", wanted.pod, wanted.memory_mib, wanted.device)
+        if wanted not in self._limited:  # where the driver tells no limits, they are set each time
+            log.info("pod %s has %d MiB of GPU %s", wanted.pod, wanted.memory_mib, wanted.device)
+        self._limited.add(wanted)

@@ -5,6 +5,7 @@ the driver is that of the tests. Their programs load no limiter.
 """
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -83,18 +84,25 @@ def allocate(tmp_path: Path, gpus: GpuState) -> Allocate:
     return run_in
 
 
-def part(gpus: GpuState, pod: str = POD) -> MemoryLimit:
+def part(gpus: GpuState, pod: str = POD, mib: int = 4096) -> MemoryLimit:
     device = gpus.layout.devices[0].uuid.decode()
-    return MemoryLimit(pod=pod, device=device, memory_mib=4096)
+    return MemoryLimit(pod=pod, device=device, memory_mib=mib)
 
 
 def test_a_container_has_the_part_of_its_pod(
-    system: Path, container: Path, gpus: GpuState, allocate: Allocate
+    system: Path,
+    container: Path,
+    gpus: GpuState,
+    allocate: Allocate,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert allocate(container) == [True, True, True]
     limits = PodLimits(system)
     limits.try_driver()
-    limits.apply([part(gpus), part(gpus, OTHER)])
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            limits.apply([part(gpus, mib=4097), part(gpus, OTHER)])
+    assert caplog.text.count("4097 MiB") == 1
     assert limits.refusal == ""
     assert list(gpus.limits().values()) == [4096 * MIB]
     assert allocate(container) == [True, True, False]

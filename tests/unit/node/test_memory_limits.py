@@ -44,7 +44,7 @@ def test_a_refusal_is_told_in_words(
     uuid = gpus.layout.devices[0].uuid.decode()
     with pytest.raises(MemoryLimitError, match=words):
         limits.limit(tmp_path, uuid, 4096)
-    assert limits.limit_of(tmp_path, uuid) is None
+    assert not limits.holds(tmp_path, uuid, 4096)
 
 
 def test_what_is_no_control_group_has_no_limit(gpus: GpuState, tmp_path: Path) -> None:

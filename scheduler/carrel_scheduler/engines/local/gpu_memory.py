@@ -87,7 +87,7 @@ class DriverLimits:
             return
         try:
             for uuid, mib in parts_mib.items():
-                if self._driver.limit_of(group, uuid) != mib:
+                if not self._driver.holds(group, uuid, mib):
                     self._driver.limit(group, uuid, mib)
         except MemoryLimitError as error:
             self.refusal = str(error)
