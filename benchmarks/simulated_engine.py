@@ -80,6 +80,9 @@ class SimulatedEngine:
         for watcher in self._watchers:
             watcher.put_nowait(status)
 
+    def interrupt_start(self, task: TaskId) -> None:
+        """Do nothing: every start is done at once."""
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """End it after the grace period, or earlier if it ends by itself."""
         if task not in self._tasks:

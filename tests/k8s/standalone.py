@@ -73,6 +73,9 @@ class NoTasks:
         """Refuses."""
         raise EngineError(f"{task.id}: this scheduler places pods that others made, and no others")
 
+    def interrupt_start(self, task: TaskId) -> None:
+        """Do nothing: nothing is started."""
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """Raises ``UnknownTask``: there are no tasks."""
         raise UnknownTask(f"{task} (to end within {grace_seconds} s)")

@@ -267,6 +267,13 @@ class Engine(Protocol):
         """Start once. Raises ``AlreadyStarted`` or ``EngineError`` (then nothing runs)."""
         ...
 
+    def interrupt_start(self, task: TaskId) -> None:
+        """Have a start that waits for devices fail now, as its task is to end; else do nothing.
+
+        The order to stop the task follows.
+        """
+        ...
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """SIGTERM to the task's process group, SIGKILL after the grace period. Returns at once.
 

@@ -437,6 +437,9 @@ class FakeEngine:
     async def start(self, task: TaskSpec) -> None:
         raise NotImplementedError
 
+    def interrupt_start(self, task: TaskId) -> None:
+        raise NotImplementedError
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         raise NotImplementedError
 

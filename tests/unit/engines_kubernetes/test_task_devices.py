@@ -9,6 +9,7 @@ import pytest
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId, TaskSpec
+from carrel_scheduler.engines.kubernetes import device_claims as allocating
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.types import RESOURCE_CLAIMS, ResourceClaim
 from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod
@@ -94,10 +95,16 @@ class Cluster:
         )
 
 
-async def start(cluster: Cluster, name: str, bound: list[str], trouble: str = "") -> None:
+async def start(
+    cluster: Cluster,
+    name: str,
+    bound: list[str],
+    trouble: str = "",
+    ended: asyncio.Event | None = None,
+) -> None:
     devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
     meta = ObjectMeta(name=name, namespace="carrel-a", uid=f"uid-{name}")
-    async with devices.given(task(name, int(name[-1])), meta):
+    async with devices.given(task(name, int(name[-1])), meta, ended or asyncio.Event()):
         if trouble:
             raise EngineError(trouble)
         bound.append(name)
@@ -108,6 +115,41 @@ async def test_a_pod_is_given_devices_before_it_is_bound_and_others_none_of_them
     await asyncio.gather(start(cluster, "a1", bound), start(cluster, "b1", bound))
     assert (sorted(bound), cluster.given()) == (["a1", "b1"], ["gpu-0", "gpu-1"])
     assert sorted(cluster.told) == sorted(cluster.made)
+
+
+ATTACHED = "example.com/attached"
+
+
+def attached() -> Cluster:
+    """GPUs that have to be attached to the node before a pod is bound there."""
+    cluster = Cluster()
+    cluster.claims.inventory.set_slice(gpus("n0", 1, bindingConditions=[ATTACHED]))
+    return cluster
+
+
+async def test_a_start_waits_until_its_device_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, bound = attached(), list[str]()
+    monkeypatch.setattr(allocating, "PREPARATION_PAUSES", Pauses(0.0, 0.0))
+    starting = asyncio.create_task(start(cluster, "a1", bound))
+    async with asyncio.timeout(60):
+        while cluster.given() != ["gpu-0"]:  # noqa: ASYNC110 - what is asked sets no event
+            await asyncio.sleep(0)
+        assert bound == []
+        [made] = cluster.made.values()
+        about = {"driver": DRIVER, "pool": "n0", "device": "gpu-0"}
+        conditions = [{"type": ATTACHED, "status": "True"}]
+        status = {"devices": [{**about, "conditions": conditions}]}
+        await cluster.patch(RESOURCE_CLAIMS, made.metadata.name, {"metadata": {}, "status": status})
+        await starting
+    assert bound == ["a1"]
+
+
+async def test_a_start_that_is_to_end_waits_for_no_device() -> None:
+    cluster, bound, ended = attached(), list[str](), asyncio.Event()
+    ended.set()
+    with pytest.raises(EngineError, match="ended before its devices were prepared"):
+        await start(cluster, "a1", bound, ended=ended)
+    assert bound == []
 
 
 async def test_a_start_waits_until_devices_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +251,7 @@ async def begin(cluster: Cluster, what: TaskSpec) -> Mapping[str, str]:
     devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
     assert devices.gives(what)
     meta = ObjectMeta(name=what.name, namespace="carrel-a", uid=f"uid-{what.name}")
-    async with devices.given(what, meta) as said:
+    async with devices.given(what, meta, asyncio.Event()) as said:
         return said
 
 

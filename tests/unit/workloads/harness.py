@@ -92,6 +92,9 @@ class HandEngine:
             id=task.id, phase=TaskPhase.STARTING, node=task.node, devices=task.devices
         )
 
+    def interrupt_start(self, task: TaskId) -> None:
+        """Do nothing: every start is done at once."""
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         if self.deaf:
             self.deaf -= 1

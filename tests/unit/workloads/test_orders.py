@@ -105,3 +105,33 @@ async def test_what_cannot_be_removed_is_removed_later(
     await harness.ends(uid, 0)
     await harness.change(uid, delete=True)
     assert harness.engine.removed == [uid]
+
+
+async def test_a_stop_does_not_wait_for_the_devices_that_a_start_waits_for(
+    harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, interrupted = asyncio.Event(), asyncio.Event()
+    started: list[TaskId] = []
+
+    async def waits(task: TaskSpec) -> None:
+        started.append(task.id)
+        begun.set()
+        await interrupted.wait()
+        raise EngineError("its pod was ended before its devices were prepared")
+
+    def interrupt(task: TaskId) -> None:
+        assert task in started
+        interrupted.set()
+
+    monkeypatch.setattr(harness.engine, "start", waits)
+    monkeypatch.setattr(harness.engine, "interrupt_start", interrupt)
+    await harness.project("vision", 2)
+    async with asyncio.timeout(60):
+        submitting = asyncio.create_task(harness.submit("vision", "train-1", 1))
+        await begun.wait()
+        await harness.change(started[0].workload_uid, settle=False, suspend=True)
+        await harness.loop.reconcile()
+        uid = await submitting
+        await harness.settle()
+    assert await harness.phase(uid) == "stopped"
+    assert (await harness.stored(uid)).status.failures == 0

@@ -9,6 +9,7 @@ When the pod has ended, Kubernetes' controller frees the devices.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -71,16 +72,20 @@ async def allocate(client: KubeClient, order: AllocateClaim) -> AllocateClaim:
 
 
 async def await_preparation(
-    client: KubeClient, order: AllocateClaim, seconds: float = PREPARATION_SECONDS
+    client: KubeClient,
+    order: AllocateClaim,
+    seconds: float = PREPARATION_SECONDS,
+    ended: asyncio.Event | None = None,
 ) -> None:
     """Wait until drivers have prepared the devices of an allocated claim.
 
     Raises:
-        NotPrepared: one of them could not be prepared, or not in so many seconds.
+        NotPrepared: one of them could not be prepared, or not in so many seconds, or not before
+            ``ended`` was set.
         NotAllocated: the claim is gone, or is freed.
         KubeError: as the API server says.
     """
-    loop, tries = asyncio.get_running_loop(), 0
+    loop, tries, ended = asyncio.get_running_loop(), 0, ended or asyncio.Event()
     until = loop.time() + seconds
     while order.prepared_before:
         try:
@@ -94,7 +99,10 @@ async def await_preparation(
                 return
             if loop.time() >= until:
                 raise NotPrepared(f"{found.awaited} after {seconds:g} s")
-        await asyncio.sleep(PREPARATION_PAUSES.after(tries))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PREPARATION_PAUSES.after(tries)):
+                await ended.wait()
+            raise NotPrepared("its pod was ended before its devices were prepared")
         tries += 1
 
 

@@ -219,6 +219,9 @@ class LocalEngine:
             return  # it was ended meanwhile
         await self._launch(registry, task, image)
 
+    def interrupt_start(self, task: TaskId) -> None:
+        """Do nothing: devices of this machine are there at once."""
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """Request the end; the supervisor enforces it, even if the engine does not run."""
         if not (math.isfinite(grace_seconds) and grace_seconds >= 0):

@@ -134,6 +134,7 @@ class Executor:
             starts = [one for one in await ready if one.entry.uid not in changes.unrecorded]
             self._give_starts(changes, starts)
         for stop in changes.stops:
+            self._engine.interrupt_start(stop.task)  # the stop waits for the end of the start
             self._spawn(stop.task.workload_uid, self._stop(stop))
         if changes.forgets:
             self._spawn(FORGETTING, self._forget(tuple(changes.forgets)))

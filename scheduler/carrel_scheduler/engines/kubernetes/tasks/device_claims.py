@@ -93,10 +93,13 @@ class TaskDevices:
         return self._claims.gpu_uuids(pod)
 
     @asynccontextmanager
-    async def given(self, task: TaskSpec, pod: ObjectMeta) -> AsyncIterator[Mapping[str, str]]:
+    async def given(
+        self, task: TaskSpec, pod: ObjectMeta, ended: asyncio.Event
+    ) -> AsyncIterator[Mapping[str, str]]:
         """Give a pod its GPUs, and take them back if it is not bound after all.
 
-        It begins with annotations that tell the pod which part of which GPUs it has.
+        It begins with annotations that tell the pod which part of which GPUs it has. Once ``ended``
+        is set, it waits no longer until drivers have prepared them.
 
         Raises:
             EngineError: they are not free.
@@ -109,17 +112,19 @@ class TaskDevices:
         terms = None if task.mig_profile else self._claims.terms(task.node)
         try:
             if terms is None:
-                await self._allocate(task, await self._decided(task, seen))
+                await self._allocate(task, await self._decided(task, seen), ended)
                 yield NOTHING
             else:
                 found = await self._placed(task, seen, terms)
-                await self._allocate(task, (found.order,))
+                await self._allocate(task, (found.order,), ended)
                 yield _told(task, found)
         except BaseException:
             self._claims.undo(pod.uid)
             raise
 
-    async def _allocate(self, task: TaskSpec, orders: tuple[AllocateClaim, ...]) -> None:
+    async def _allocate(
+        self, task: TaskSpec, orders: tuple[AllocateClaim, ...], ended: asyncio.Event
+    ) -> None:
         """Write the allocations, and wait until drivers have prepared what they prepare before.
 
         Raises ``EngineError``, ``KubeError``.
@@ -127,7 +132,7 @@ class TaskDevices:
         try:
             allocated = [await device_claims.allocate(self._client, order) for order in orders]
             for order in allocated:
-                await device_claims.await_preparation(self._client, order)
+                await device_claims.await_preparation(self._client, order, ended=ended)
         except NotAllocated as error:
             raise EngineError(f"task {task.id}: {error}") from error
 

@@ -176,6 +176,10 @@ class KubernetesEngine:
         await self.open()
         await self._starter.start(task)
 
+    def interrupt_start(self, task: TaskId) -> None:
+        """Have a start fail that waits until drivers have prepared the devices of its claim."""
+        self._starter.interrupt(task)
+
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """Request the end; the node enforces the grace period, with or without the scheduler."""
         await self.open()

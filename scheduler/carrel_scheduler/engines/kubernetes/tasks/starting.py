@@ -87,19 +87,24 @@ class Starter:
         self._epoch, self._owner_of = epoch, owner_of
         self._gpus, self._devices, self._instances = gpus, devices, instances
         self._claims = Claims(client, self._is_there)
-        self._starting: set[TaskId] = set()
+        self._starting: dict[TaskId, asyncio.Event] = {}
         self._nodes: set[str] = set()
         self._awaiting: set[TaskId] = set()
 
     async def start(self, task: TaskSpec) -> None:
         """Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left."""
-        self._starting.add(task.id)
+        self._starting[task.id] = asyncio.Event()
         try:
             await (self._start_external(task) if task.external else self._start(task))
         except (KubeError, NotBound) as error:
             raise EngineError(f"task {task.id} could not be started: {error}") from error
         finally:
-            self._starting.discard(task.id)
+            del self._starting[task.id]
+
+    def interrupt(self, task: TaskId) -> None:
+        """A task that is being started is to end: its devices are not waited for any longer."""
+        if task in self._starting:
+            self._starting[task].set()
 
     def _is_there(self, task: TaskId) -> bool:
         """Whether a task is being started or has not ended."""
@@ -171,7 +176,7 @@ class Starter:
             if task.devices and self._gpus is not None:
                 await self._gpus.make_room(task.node)
             given = _by_plugin if self._devices is None else self._devices.given
-            async with given(task, pod.metadata) as said:
+            async with given(task, pod.metadata, self._starting[task.id]) as said:
                 await self._bind_with(task, pod, said)
             return
         if self._gpus is None:
@@ -304,6 +309,8 @@ class Starter:
 
 
 @asynccontextmanager
-async def _by_plugin(_task: TaskSpec, _pod: ObjectMeta) -> AsyncIterator[Mapping[str, str]]:
+async def _by_plugin(
+    _task: TaskSpec, _pod: ObjectMeta, _ended: asyncio.Event
+) -> AsyncIterator[Mapping[str, str]]:
     """Leave the choice of GPUs to the node's device plugin, which tells the container."""
     yield {}
