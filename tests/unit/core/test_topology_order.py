@@ -90,26 +90,6 @@ def test_running_tasks_lose_no_set_that_they_allow(
     assert at_home == sorted(at_home, reverse=True)
 
 
-def segments_fit(
-    groups: list[list[list[int]]], counts: list[int], segments: int, tasks: int
-) -> bool:
-    """Whether so many segments fit, each in one inner list, all in one outer list; by trying."""
-
-    def place(rooms: list[int], left: int) -> bool:
-        if not left:
-            return True
-        return any(
-            place([*rooms[:i], room - tasks, *rooms[i + 1 :]], left - 1)
-            for i, room in enumerate(rooms)
-            if room >= tasks
-        )
-
-    return any(
-        place([sum(counts[slot] for slot in inner) for inner in outer], segments)
-        for outer in groups
-    )
-
-
 @given(paths=PATHS, need=st.integers(1, 9), data=st.data())
 def test_filling_by_score_uses_the_fewest_domains_of_a_zone(
     paths: list[Path], need: int, data: st.DataObject

@@ -1,5 +1,5 @@
 // Small pieces that all views are made of.
-import { amount, duration } from './words.js';
+import { duration } from './words.js';
 
 /** An element with a class, attributes and children. */
 export function node(tag, className = '', attributes = {}, ...children) {
@@ -155,9 +155,4 @@ export function troubleLine(model) {
   model.on('change:silent_since', update);
   update();
   return line;
-}
-
-/** `2 GPUs` as it came, or an amount. */
-export function gpuWords(value) {
-  return typeof value === 'string' ? value : amount(value);
 }
