@@ -7,9 +7,9 @@ refuses those of former schedulers. Then, on the full cluster, 100 pods leave an
 times; the middle time counts.
 
 With ``--share 0.5`` ours places pods that each ask for that part of a GPU, and holds every GPU that
-it shares with a reservation pod; the nodes' answers are played. kube-scheduler knows no parts: its
-pods ask for whole GPUs. With ``--gangs 3000x3`` the pods are so many gangs of so many, which ours
-binds whole or not at all, while kube-scheduler binds the same pods one by one.
+it shares with a reservation pod; the nodes' answers are simulated. kube-scheduler knows no parts:
+its pods ask for whole GPUs. With ``--gangs 3000x3`` the pods are so many gangs of so many, which
+ours binds whole or not at all, while kube-scheduler binds the same pods one by one.
 
 ``python -m benchmarks.kubernetes bind [--nodes 500] [--jobs 4000] [--rounds 1] [--json]``
 ``python -m benchmarks.kubernetes bind [--share 0.5 | --nodes 5000 --gangs 3000x3]``

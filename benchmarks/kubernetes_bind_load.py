@@ -1,7 +1,8 @@
 """The pods of ``benchmarks.kubernetes bind``: alone, in gangs, or with a part of a GPU.
 
 A GPU is shared by means of a reservation pod, whose node says which GPU it got. There are no real
-nodes in the benchmark, so their answers are played, and the writes of them are not the scheduler's.
+nodes in the benchmark, so their answers are simulated, and the writes of them are not the
+scheduler's.
 """
 
 import uuid

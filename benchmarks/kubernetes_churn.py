@@ -6,7 +6,8 @@ can not make so many changes a second beside us, a process of its own plays them
 that of our process while so many events came.
 
 * *watching*: a feed with one subscriber. Peer: ``kubernetes_asyncio``'s ``Watch`` with its models.
-* *scheduling*: the scheduler of guests with its loop, where all of these pods count for a project.
+* *scheduling*: the scheduler of external pods with its loop, where all of these pods count for a
+  project.
 """
 
 import asyncio
@@ -181,7 +182,7 @@ async def watch(config: Path, seconds: float) -> float:
 
 
 async def schedule(config: Path, seconds: float) -> float:
-    """The scheduler of guests, whose project has all of the GPUs."""
+    """The scheduler of external pods, whose project has all of the GPUs."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ledger.sqlite"
         ledger = await open_ledger(url, clock=time.time, ids=lambda: uuid.uuid4().hex)

@@ -29,7 +29,7 @@ from carrel_scheduler.kube.resources import Resource
 
 _VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 _HIGH: Final = 1_000_000
-"""Versions of what is played begin here, above all that were recorded."""
+"""Versions of what is replayed begin here, above all that were recorded."""
 TICK_SECONDS: Final = 0.005
 
 

@@ -299,7 +299,7 @@ class Simulation:
         raise RuntimeError(f"no rest after {most} decisions at {self.now}")
 
     def run_until(self, time: float) -> None:
-        """Let everything happen up to ``time``, deciding after each batch of happenings."""
+        """Let everything happen up to ``time``, deciding after each batch of events."""
         self._decide()
         while self._agenda and self._agenda[0][0] <= time:
             self._happen(min(time, self._agenda[0][0] + self.batch_seconds))

@@ -1,4 +1,4 @@
-"""Kubelets that are played: they run what is bound and end what is told to end.
+"""Simulated kubelets: they run what is bound and end what is told to end.
 
 Nothing is in their pods.
 """

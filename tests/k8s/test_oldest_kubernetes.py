@@ -1,6 +1,6 @@
 """The oldest Kubernetes that is tested: the installation on its API server, and what runs on it.
 
-Kubelets are played, the scheduler is a process with the rights of its service account.
+Kubelets are simulated, the scheduler is a process with the rights of its service account.
 """
 
 import json

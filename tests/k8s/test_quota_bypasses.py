@@ -1,7 +1,7 @@
 """Ways past a quota on a real API server: what that takes, the scheduler counts, or refuses.
 
-The same are played without a server, with more of them, in ``unit/guests`` and ``unit/pods``; what
-admission policies refuse, in ``test_attacks``.
+The same are simulated without a server, with more of them, in ``unit/external_pods`` and
+``unit/pods``; what admission policies refuse, in ``test_attacks``.
 """
 
 import copy

@@ -33,7 +33,11 @@ SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES $CARREL_GPU_MEMORY_MIB; sl
 async def service(
     plugged: Node, images: Images, ours: object, kubectl: Kubectl, tmp_path: Path
 ) -> AsyncIterator[ClusterService]:
-    for part in ("scheduler/reservations.yaml", "policies/pods.yaml", "policies/guests.yaml"):
+    for part in (
+        "scheduler/reservations.yaml",
+        "policies/pods.yaml",
+        "policies/external-pods.yaml",
+    ):
         kubectl("apply", "--server-side", "--force-conflicts", "-f", str(DEPLOY / part))
     kubectl("apply", "--server-side", "-f", str(DEPLOY / "policies/scheduler.yaml"))
     with labelled(plugged, {"nvidia.com/gpu.memory": "16384"}):

@@ -1,6 +1,6 @@
 """A node falls silent under work, and what the cluster's own controllers make of it.
 
-The kubelets are played: that of one node says and does nothing any more. That the node is out of
+The kubelets are simulated: that of one node says and does nothing any more. That the node is out of
 reach, and that its pods are to be deleted, the real controller-manager finds.
 """
 

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from carrel_hub.accounts.controller import stop_servers
 from carrel_hub.accounts.store import AccountError, check_name
-from carrel_hub.directory.controller import DirectoryController, Standing
+from carrel_hub.directory.controller import DirectoryController, DirectoryState
 from carrel_hub.directory.group_rules import GroupRuleError, GroupRules
 from carrel_hub.directory.membership import DirectoryMembership, apply, forget, membership
 from carrel_hub.directory.numbers import Numbers
@@ -63,7 +63,7 @@ class DirectoryAuthenticator(Authenticator):
         handlers: list[Any] = base.get_handlers(app)
         return handlers
 
-    async def ask(self, user: Any) -> Standing:
+    async def ask(self, user: Any) -> DirectoryState:
         """Ask the directory again about a user of the Hub, and apply the answer.
 
         Raises ``DirectoryUnreachableError`` when it gives none.

@@ -22,7 +22,7 @@ from carrel_hub.directory.membership import forget
 from carrel_hub.directory.table import GroupTable
 
 
-class Standing(Enum):
+class DirectoryState(Enum):
     """The directory's state of a user who has signed in before."""
 
     KNOWN = "known"
@@ -44,7 +44,7 @@ class UserSource(Protocol):
     app: Any
     table: GroupTable
 
-    async def ask(self, user: Any) -> Standing:
+    async def ask(self, user: Any) -> DirectoryState:
         """Query the directory about a user of the Hub, and apply the answer.
 
         Raises ``OneUserUnknownError`` where only this user's answer is of no use, else
@@ -141,10 +141,10 @@ class DirectoryController:
         except web.HTTPError as error:
             if error.status_code != 403:
                 raise
-            standing = Standing.GONE  # known there, and not to come here any more
-        if standing is Standing.SIGN_IN_AGAIN:
+            standing = DirectoryState.GONE  # known there, and not to come here any more
+        if standing is DirectoryState.SIGN_IN_AGAIN:
             sessions.end_sessions(user.orm_user)
-        elif standing is Standing.GONE:
+        elif standing is DirectoryState.GONE:
             self._log.info("%s may not sign in any more", user.name)
             forget(user.orm_user)
             sessions.revoke(user.orm_user)

@@ -25,9 +25,9 @@ from carrel_hub.accounts.sources import remember_browser, source_of_attempt
 from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle
 from carrel_hub.directory.authenticator import DirectoryAuthenticator
 from carrel_hub.directory.controller import (
+    DirectoryState,
     DirectoryUnreachableError,
     OneUserUnknownError,
-    Standing,
 )
 from carrel_hub.directory.numbers import posix_identity
 from carrel_hub.sign_in import Ldap, read_secret
@@ -217,14 +217,14 @@ class LdapAuthenticator(DirectoryAuthenticator):
         return {"name": name, "admin": admin}
 
     @override
-    async def ask(self, user: Any) -> Standing:
+    async def ask(self, user: Any) -> DirectoryState:
         """Look the user up again."""
         entry = await asyncio.to_thread(self.directory.find, user.name)
         if entry is None:
-            return Standing.GONE
+            return DirectoryState.GONE
         self.admit(user.name, entry.groups)
         await self.report_again(user.name, entry.posix)
-        return Standing.KNOWN
+        return DirectoryState.KNOWN
 
     def _entry_of(self, name: str, password: str) -> DirectoryEntry | None:
         if not name or not password or len(password) > LONGEST_PASSWORD:

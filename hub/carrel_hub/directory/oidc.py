@@ -21,7 +21,7 @@ from traitlets import Unicode
 from typing_extensions import override
 
 from carrel_hub.directory.authenticator import ASK_AN_ADMIN, DirectoryAuthenticator
-from carrel_hub.directory.controller import DirectoryUnreachableError, Standing
+from carrel_hub.directory.controller import DirectoryState, DirectoryUnreachableError
 from carrel_hub.directory.numbers import posix_identity
 from carrel_hub.sign_in import Oidc, read_secret
 
@@ -113,11 +113,11 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
             raise
 
     @override
-    async def ask(self, user: Any) -> Standing:
+    async def ask(self, user: Any) -> DirectoryState:
         """Query with the user's own tokens."""
         state = await user.get_auth_state()
         if not state:
-            return Standing.KNOWN  # never signed in this way: an admin made the user
+            return DirectoryState.KNOWN  # never signed in this way: an admin made the user
         noted: list[str] = []
         refusals: list[web.HTTPError] = []
         token, refusing = _trouble.set(noted), _refusals.set(refusals)
@@ -131,15 +131,15 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
             _refusals.reset(refusing)
         if isinstance(model, dict):
             await user.save_auth_state(model["auth_state"])
-            return Standing.KNOWN
+            return DirectoryState.KNOWN
         if refusals:
             raise refusals[0]
         if noted:
             raise DirectoryUnreachableError(noted[0])
         if state.get("refresh_token"):
-            return Standing.SIGN_IN_AGAIN
+            return DirectoryState.SIGN_IN_AGAIN
         late = time.time() - float(state.get(CONFIRMED_AT, 0.0)) > UNCONFIRMED_SECONDS
-        return Standing.SIGN_IN_AGAIN if late else Standing.KNOWN
+        return DirectoryState.SIGN_IN_AGAIN if late else DirectoryState.KNOWN
 
     async def _check_same_person(self, name: str, subject: str) -> None:
         if not subject:

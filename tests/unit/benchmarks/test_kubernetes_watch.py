@@ -35,7 +35,7 @@ def test_every_pod_is_new_at_first_and_then_a_tenth_is_changed() -> None:
     assert len(pages[0]) / 20 > 2_000
 
 
-async def test_recorded_changes_are_played_again_and_again_each_in_a_version_of_its_own() -> None:
+async def test_recorded_changes_are_replayed_again_and_again_each_in_a_version_of_its_own() -> None:
     events = [msgspec.json.encode({"type": "MODIFIED", "object": one}) + b"\n" for one in pods(2)]
     heard: list[bytes] = []
 

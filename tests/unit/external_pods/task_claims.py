@@ -43,7 +43,7 @@ class TaskCluster:
 
     def __init__(self, devices: DeviceClaims) -> None:
         self.state, self.devices = State(), devices
-        self.guests = ExternalPodReconciler(
+        self.reconciler = ExternalPodReconciler(
             ReconcilerAccess(self.state, lambda _: None, lambda _: None),
             places=PlacementConstraints(devices=devices),
         )
@@ -51,13 +51,13 @@ class TaskCluster:
 
     def pass_(self) -> None:
         """Reconcile."""
-        self.guests.reconcile(1.0)
+        self.reconciler.reconcile(1.0)
 
     def queue_and_place(self, uids: tuple[str, ...], asked: Request) -> list[TaskPlaced]:
         """Queue work; what is placed then."""
         for uid in uids:
             event = WorkloadQueued(uid, uid, "a", "ada", 50, Preemptibility.YES, asked)
-            self.state.apply(self.guests.constrained(event))
+            self.state.apply(self.reconciler.constrained(event))
         placed = [
             TaskPlaced(one.uid, one.index, one.node, one.devices, 2.0)
             for one in decide(self.state, 2.0).bindings

@@ -32,7 +32,7 @@ def test_pods_are_of_another_gang_once_their_labels_say_so(world: World) -> None
         world.see(f"uid-{name}", gated=False, grouping=part)
     world.settle()
     assert world.bound().keys() == ROLES.keys()
-    [workload] = world.guests.current.index.workloads.values()
+    [workload] = world.reconciler.current.index.workloads.values()
     assert workload.name == "set-0"
 
 
@@ -60,5 +60,5 @@ def test_a_pod_that_waits_counts_for_the_project_that_it_names_by_now(world: Wor
     assert world.bound().keys() == {"one"}
     world.see("uid-one", grouping=grouping("one", "a"))
     world.settle()
-    [workload] = world.guests.current.index.workloads.values()
+    [workload] = world.reconciler.current.index.workloads.values()
     assert workload.grouping.project == "b", "with its place it counts for whom it was placed"

@@ -45,7 +45,7 @@ class Devices(World):
 
     @property
     def devices(self) -> DeviceClaims:
-        return self.guests.current.places.devices
+        return self.reconciler.current.places.devices
 
     @override
     def restart(self) -> None:
@@ -255,7 +255,7 @@ def test_pods_by_resource_name_and_our_own_work_keep_off_gpus_of_claims() -> Non
         tasks=1,
         created_at=0.0,
     )
-    labels = dict(world.guests.constrained(event).request.where.labels)
+    labels = dict(world.reconciler.constrained(event).request.where.labels)
     assert labels["carrel.dev/gpu-resource"] == {"nvidia.com/gpu", "amd.com/gpu"}
 
 

@@ -34,7 +34,7 @@ class Extended(World):
 
     @property
     def devices(self) -> DeviceClaims:
-        return self.guests.current.places.devices
+        return self.reconciler.current.places.devices
 
     @override
     def restart(self) -> None:

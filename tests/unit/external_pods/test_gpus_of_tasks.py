@@ -35,7 +35,7 @@ def cluster(task_class: str = DRIVER) -> tuple[State, ExternalPodReconciler]:
     """A node with two GPUs of the class, one with a device plugin, one of another driver."""
     state = State()
     devices = DeviceClaims(task_class=task_class)
-    guests = ExternalPodReconciler(
+    reconciler = ExternalPodReconciler(
         ReconcilerAccess(state, lambda _: None, lambda _: None),
         places=PlacementConstraints(devices=devices),
     )
@@ -45,9 +45,11 @@ def cluster(task_class: str = DRIVER) -> tuple[State, ExternalPodReconciler]:
     radeon = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
     devices.inventory.set_slice(device_slice(OTHERS, radeon, driver=AMD))
     offered = ((CLAIMED, 0), (PLUGGED, 1), (OTHERS, 0))
-    guests.handle([*(NodeSeen(node(name, count)) for name, count in offered), AllReconciled()], 1.0)
-    guests.reconcile(1.0)
-    return state, guests
+    reconciler.handle(
+        [*(NodeSeen(node(name, count)) for name, count in offered), AllReconciled()], 1.0
+    )
+    reconciler.reconcile(1.0)
+    return state, reconciler
 
 
 def own(uid: str, request: Request | None = None, gang: Group | None = None) -> WorkloadQueued:
@@ -55,10 +57,10 @@ def own(uid: str, request: Request | None = None, gang: Group | None = None) -> 
     return WorkloadQueued(uid, uid, "a", "ada", 50, Preemptibility.YES, asked, gang=gang)
 
 
-def placed(state: State, guests: ExternalPodReconciler, *events: WorkloadQueued) -> list[str]:
+def placed(state: State, reconciler: ExternalPodReconciler, *events: WorkloadQueued) -> list[str]:
     """The nodes of what is placed, with the places taken."""
     for event in events:
-        state.apply(guests.constrained(event))
+        state.apply(reconciler.constrained(event))
     plan = decide(state, 2.0)
     for one in plan.bindings:
         state.apply(TaskPlaced(one.uid, one.index, one.node, one.devices, 2.0))
@@ -86,11 +88,11 @@ def test_shares_of_gpus_are_not_given_by_claims() -> None:
 
 
 def test_a_class_that_comes_later_opens_its_nodes() -> None:
-    state, guests = cluster("late")
-    assert placed(state, guests, *many(3)) == [PLUGGED]
-    guests.current.places.devices.set_class(device_class("late"))
-    guests.reconcile(1.0)
-    assert placed(state, guests) == [CLAIMED, CLAIMED]
+    state, reconciler = cluster("late")
+    assert placed(state, reconciler, *many(3)) == [PLUGGED]
+    reconciler.current.places.devices.set_class(device_class("late"))
+    reconciler.reconcile(1.0)
+    assert placed(state, reconciler) == [CLAIMED, CLAIMED]
 
 
 def task_pod(uid: str, count: int, **spec: Any) -> Pod:
@@ -99,9 +101,9 @@ def task_pod(uid: str, count: int, **spec: Any) -> Pod:
     return msgspec.structs.replace(made, metadata=meta)
 
 
-def allocated(guests: ExternalPodReconciler, asking: Pod, count: int) -> ResourceClaim:
+def allocated(reconciler: ExternalPodReconciler, asking: Pod, count: int) -> ResourceClaim:
     """The claim of a task's pod, as it is written."""
-    [order] = guests.current.places.devices.decide(asking, CLAIMED, count)
+    [order] = reconciler.current.places.devices.decide(asking, CLAIMED, count)
     assert order.special is not None
     names = tuple(one["device"] for one in order.allocation["devices"]["results"])
     made = claim(order.claim, given=names, node=CLAIMED, users=(asking.metadata.uid,))
@@ -116,37 +118,37 @@ def broken(state: State) -> int:
 
 
 def test_gpus_of_a_tasks_claim_count_once_and_of_nobodys_until_they_are_free() -> None:
-    state, guests = cluster()
-    devices = guests.current.places.devices
-    state.apply(guests.constrained(own("w", Request(gpus=2))))
+    state, reconciler = cluster()
+    devices = reconciler.current.places.devices
+    state.apply(reconciler.constrained(own("w", Request(gpus=2))))
     [one] = decide(state, 2.0).bindings
     assert one.node == CLAIMED
     state.apply(TaskPlaced("w", 0, CLAIMED, one.devices, 2.0))
     asking = task_pod("w", 2)
-    written = allocated(guests, asking, 2)
+    written = allocated(reconciler, asking, 2)
     devices.set_claim(written)  # seen before the pod
-    guests.reconcile(2.0)
+    reconciler.reconcile(2.0)
     bound = task_pod("w", 2, nodeName=CLAIMED)
-    guests.handle([TaskPodSeen(asking), TaskPodSeen(bound)], 2.0)
-    guests.reconcile(2.0)
+    reconciler.handle([TaskPodSeen(asking), TaskPodSeen(bound)], 2.0)
+    reconciler.reconcile(2.0)
     assert broken(state) == 0
-    assert placed(state, guests, *many(3)) == [PLUGGED]
+    assert placed(state, reconciler, *many(3)) == [PLUGGED]
     assert devices.decide(task_pod("other", 1), CLAIMED, 1) == ()
 
 
 def test_claims_of_tasks_that_the_core_does_not_know_keep_their_gpus() -> None:
-    state, guests = cluster()
+    state, reconciler = cluster()
     asking = task_pod("gone", 1)
-    guests.current.places.devices.set_claim(allocated(guests, asking, 1))
-    guests.handle([TaskPodSeen(asking)], 2.0)
-    guests.reconcile(2.0)
+    reconciler.current.places.devices.set_claim(allocated(reconciler, asking, 1))
+    reconciler.handle([TaskPodSeen(asking)], 2.0)
+    reconciler.reconcile(2.0)
     assert broken(state) == 1
-    assert placed(state, guests, *many(9)) == [CLAIMED, PLUGGED]
+    assert placed(state, reconciler, *many(9)) == [CLAIMED, PLUGGED]
 
 
 def test_a_claim_takes_devices_of_the_class_only() -> None:
-    _, guests = cluster()
-    devices = guests.current.places.devices
+    _, reconciler = cluster()
+    devices = reconciler.current.places.devices
     [order] = devices.decide(task_pod("w", 2), CLAIMED, 2)
     requests = order.special.claim.spec.devices.requests if order.special else ()
     assert [one.exactly.device_class_name for one in requests if one.exactly] == [DRIVER]
@@ -156,10 +158,10 @@ def test_a_claim_takes_devices_of_the_class_only() -> None:
 
 
 def test_nodes_are_labelled_by_what_their_driver_says_of_gpus() -> None:
-    _, guests = cluster()
-    labels = guests.current.nodes.described(CLAIMED).metadata.labels
+    _, reconciler = cluster()
+    labels = reconciler.current.nodes.described(CLAIMED).metadata.labels
     assert (labels["nvidia.com/gpu.product"], labels["nvidia.com/gpu.memory"]) == (
         "NVIDIA-A100",
         str(80 * 1024),
     )
-    assert GPU not in guests.current.nodes.described(OTHERS).metadata.labels
+    assert GPU not in reconciler.current.nodes.described(OTHERS).metadata.labels

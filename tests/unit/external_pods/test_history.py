@@ -1,4 +1,4 @@
-"""What of guests is counted and written down."""
+"""What of external pods is counted and written down."""
 
 import asyncio
 import uuid
@@ -94,7 +94,7 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
     world.see("uid-held", gated=True)
     world.settle()
     counts = pod_counts(
-        world.guests.current.index.workloads.values(), world.guests.current.attempts
+        world.reconciler.current.index.workloads.values(), world.reconciler.current.attempts
     )
     assert counts.pending == {"active": 1, "gated": 1, "unschedulable": 0}
     assert counts.attempts["scheduled"] == 1
@@ -105,7 +105,7 @@ def test_a_device_says_which_guest_holds_it() -> None:
     world.project("a", 1)
     world.add("p", grouping("job", kind="Job"))
     world.turn()
-    (workload,) = world.guests.current.index.workloads.values()
+    (workload,) = world.reconciler.current.index.workloads.values()
     held = holder_of(workload, 1000, releasing=False, color=3)
     assert (held.name, held.kind, held.state, held.since) == ("p", "Job", "held", world.now)
     world.settle()

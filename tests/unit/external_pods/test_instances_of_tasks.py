@@ -90,7 +90,7 @@ class Cluster(TaskCluster):
             self.devices.set_class(device_class(name, selectors=of_type(kind)))
         for one in divided(*range(self.gpus)):
             self.devices.inventory.set_slice(one)
-        self.guests.handle([NodeSeen(node(NODE, 0)), AllReconciled()], 1.0)
+        self.reconciler.handle([NodeSeen(node(NODE, 0)), AllReconciled()], 1.0)
         self.pass_()
 
     def place(self, uid: str, asked: Request) -> bool:
@@ -100,14 +100,14 @@ class Cluster(TaskCluster):
     def start(self, uid: str, **amounts: str) -> str:
         """Give a placed task its device; its name, empty while there is none."""
         asking = instance_pod(uid, amounts)
-        self.guests.handle([TaskPodSeen(asking)], 2.0)
+        self.reconciler.handle([TaskPodSeen(asking)], 2.0)
         orders = self.devices.decide(asking, NODE, 1 if "gpu" in amounts else 0)
         if not orders:
             return ""
         made = written(orders[0])
         self.claims[uid] = made
         self.devices.set_claim(made)
-        self.guests.handle([TaskPodSeen(instance_pod(uid, amounts, bound=True))], 2.0)
+        self.reconciler.handle([TaskPodSeen(instance_pod(uid, amounts, bound=True))], 2.0)
         self.pass_()
         return str(orders[0].allocation["devices"]["results"][0]["device"])
 
@@ -225,7 +225,7 @@ def test_what_a_device_plugin_offers_by_that_name_is_its_own() -> None:
     one = Cluster()
     plugged = msgspec.to_builtins(node(NODE, 0))
     plugged["status"]["allocatable"][BY_NAME["1g.10gb"]] = "3"
-    one.guests.handle([NodeSeen(msgspec.convert(plugged, type(node(NODE, 0))))], 2.0)
+    one.reconciler.handle([NodeSeen(msgspec.convert(plugged, type(node(NODE, 0))))], 2.0)
     one.pass_()
     assert one.offered("1g.10gb") == 3
     assert not one.devices.serves_instance(NODE, BY_NAME["1g.10gb"])

@@ -12,7 +12,7 @@ from carrel_scheduler.engines.kubernetes.pods.labels import GangRole
 from carrel_scheduler.engines.kubernetes.pods.types import Owner
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, WatchChange
-from unit.external_pods.test_watching import Heard, pumped
+from unit.external_pods.test_watching import Heard, watched
 from unit.external_pods.world import World, grouping, seen_as
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
 from unit.pods.making import pod
@@ -38,7 +38,7 @@ async def test_a_pod_is_read_again_until_its_group_is_there(
     monkeypatch.setattr(watchers, "AGAIN_SECONDS", 0.001)
     waiting = pod(schedulerName="carrel", schedulingGroup={"podGroupName": "g"})
     heard = Heard([WatchChange(ChangeKind.ADDED, waiting), SYNCED])
-    first, second = await pumped(heard, PodReader(Later().grouper), 2)
+    first, second = await watched(heard, PodReader(Later().grouper), 2)
     assert isinstance(first, ExternalPodSeen)
     assert "a PodGroup of `scheduling.k8s.io`" in first.pod.refusal
     assert (second.pod.refusal, second.pod.grouping.roles) == ("", (GangRole("", 2),))

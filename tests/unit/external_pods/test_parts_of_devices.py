@@ -96,9 +96,9 @@ def test_a_gpu_of_which_a_part_is_given_is_given_to_nobody_until_that_is_free() 
 def test_the_core_does_not_count_on_a_gpu_of_which_a_part_is_given() -> None:
     one = world(0, 1)
     add(one, ("s", "small"))
-    assert one.devices.used_by_others("n0", one.guests.current.holds) == 1
+    assert one.devices.used_by_others("n0", one.reconciler.current.holds) == 1
     add(one, ("g", "gpu"))
-    assert one.devices.used_by_others("n0", one.guests.current.holds) == 1  # g is no other's
+    assert one.devices.used_by_others("n0", one.reconciler.current.holds) == 1  # g is no other's
 
 
 def test_nothing_of_a_gpu_is_given_that_is_given_whole() -> None:

@@ -1,6 +1,6 @@
 """Ways past a quota that others' schedulers had to close: none of them is open here.
 
-Each test is one of them, played in the loop: whatever a pod says or becomes, it never has more than
+Each test is one of them, in the loop: whatever a pod says or becomes, it never has more than
 what was counted for its project.
 """
 
@@ -28,7 +28,7 @@ def limit(world: World) -> None:
     quota = ResourceVector(6000, UNLIMITED, UNLIMITED)
     for name in ("a", "b"):
         world.state.apply(QueueSet(name, quota, limit=quota, over_quota=True))
-        world.guests.project_changed(name)
+        world.reconciler.project_changed(name)
 
 
 def bound_gpus(world: World) -> int:
@@ -44,7 +44,7 @@ def counted_gpus(world: World, project: str = "a") -> int:
     """GPUs that count for a project."""
     return sum(
         asked_gpus(task.pod.manifest)
-        for workload in world.guests.current.index.workloads.values()
+        for workload in world.reconciler.current.index.workloads.values()
         if workload.grouping.project == project
         for task in workload.tasks
         if task.allocation is not None and task.pod is not None

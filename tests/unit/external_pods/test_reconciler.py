@@ -1,4 +1,4 @@
-"""Guests in the loop: queued, bound, evicted, taken back; gangs whole or not at all."""
+"""External pods in the loop: queued, bound, evicted, taken back; gangs whole or not at all."""
 
 import random
 
@@ -63,11 +63,11 @@ def test_what_is_borrowed_is_taken_back_and_its_successor_keeps_its_place(world:
         world.delete(uid)
     world.settle()
     assert sum(1 for name in world.bound() if name.startswith("q")) == 6
-    before = set(world.guests.current.index.workloads)
+    before = set(world.reconciler.current.index.workloads)
     world.add("again", grouping("job", controlled=True))
     world.settle()
     assert (
-        set(world.guests.current.index.workloads) == before
+        set(world.reconciler.current.index.workloads) == before
     )  # it took the task of one that gave way
     assert "again" not in world.bound()
 
@@ -86,7 +86,7 @@ def test_a_successor_that_comes_early_takes_the_slot_of_the_one_that_gives_way(
     world.delete(ending)
     world.settle()
     assert "q" in world.bound()
-    assert len(world.guests.current.index.workloads) == 13
+    assert len(world.reconciler.current.index.workloads) == 13
     world.delete("uid-q")
     world.settle()
     assert "early" in world.bound()
@@ -155,14 +155,14 @@ def test_a_pod_without_a_project_waits_and_is_told_so(world: World) -> None:
 def test_the_same_reason_with_other_amounts_is_told_again_after_a_while_only(world: World) -> None:
     world.add("p", grouping("p"))
     world.turn()
-    (workload,) = world.guests.current.index.workloads.values()
+    (workload,) = world.reconciler.current.index.workloads.values()
     one = workload.tasks[0].pod
     assert one is not None
-    assert world.guests.current.report_pending(one, "WaitsForRoom", "1 GPU is missing")
-    assert not world.guests.current.report_pending(one, "WaitsForRoom", "2 GPUs are missing")
-    assert world.guests.current.report_pending(one, "OverLimit", "the limit is reached")
-    world.guests.current.now += 31.0
-    assert world.guests.current.report_pending(one, "OverLimit", "the limit is still reached")
+    assert world.reconciler.current.report_pending(one, "WaitsForRoom", "1 GPU is missing")
+    assert not world.reconciler.current.report_pending(one, "WaitsForRoom", "2 GPUs are missing")
+    assert world.reconciler.current.report_pending(one, "OverLimit", "the limit is reached")
+    world.reconciler.current.now += 31.0
+    assert world.reconciler.current.report_pending(one, "OverLimit", "the limit is still reached")
 
 
 def test_pods_of_a_node_that_left_are_waited_for_elsewhere(world: World) -> None:

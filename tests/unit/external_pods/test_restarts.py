@@ -47,7 +47,7 @@ def test_a_set_of_jobs_that_restarts_is_counted_once(world: World) -> None:
     world.settle()
     assert sorted(world.bound()) == ["new-0", "new-1", "new-2"]
     assert in_use(world) == 3
-    asked = [len(one.asking()) for one in world.guests.current.index.workloads.values()]
+    asked = [len(one.asking()) for one in world.reconciler.current.index.workloads.values()]
     assert sum(asked) == 3
 
 
@@ -111,5 +111,5 @@ def test_a_pod_that_came_early_is_not_lost_with_the_task_or_the_project(world: W
     world.see("uid-a0", ending=True)
     world.add("a0-again", whole)
     world.settle()
-    world.guests.project_deleted("a", world.now)
-    assert "uid-a0-again" in world.guests.current.index.without_queue["a"]
+    world.reconciler.project_deleted("a", world.now)
+    assert "uid-a0-again" in world.reconciler.current.index.without_queue["a"]

@@ -37,7 +37,7 @@ def add(one: World, *names: str, group: Grouping = GANG, gpus: int = 2) -> None:
 
 
 def said(one: World) -> dict[str, tuple[bool, str, str]]:
-    return conditions_of(groups_of(one.guests.current)[KEY])
+    return conditions_of(groups_of(one.reconciler.current)[KEY])
 
 
 def test_a_group_is_scheduled_once_its_minimum_has_places() -> None:
@@ -55,7 +55,7 @@ def test_a_group_is_scheduled_once_its_minimum_has_places() -> None:
 def test_a_group_without_room_says_why() -> None:
     one = world()
     add(one, "p0", "p1", gpus=3)
-    reasons = one.guests.current.index.workloads["g-gang"]
+    reasons = one.reconciler.current.index.workloads["g-gang"]
     reasons.why = "NoNodeFits", "No node has 3 GPUs free at once."
     assert said(one)[SCHEDULED] == (
         False,
@@ -93,7 +93,7 @@ def test_a_group_that_gives_way_is_a_target_until_it_has_ended() -> None:
     for name in ("p0", "p1"):
         one.delete(f"uid-{name}")
     one.settle()
-    assert KEY not in groups_of(one.guests.current)
+    assert KEY not in groups_of(one.reconciler.current)
 
 
 def test_only_what_differs_is_written_and_a_disruption_ends() -> None:
@@ -134,7 +134,7 @@ class Writer:
     def __init__(self, one: World, *answers: KubeResponse) -> None:
         self.transport = FakeTransport(*answers)
         client = KubeClient(NoCredentials(), self.transport)
-        self.statuses = SchedulingGroupStatuses(client, one.guests.current, lambda: 0.0)
+        self.statuses = SchedulingGroupStatuses(client, one.reconciler.current, lambda: 0.0)
 
     async def look(self) -> list[Any]:
         """What this look sends: the path, and what is patched."""
@@ -156,10 +156,10 @@ async def test_it_is_written_once_and_the_time_is_that_of_the_change() -> None:
     assert path == f"{PATH}/status"
     assert (first["status"], first["lastTransitionTime"]) == ("False", "1970-01-01T00:00:00Z")
     assert await writer.look() == []
-    one.guests.current.index.workloads["g-gang"].tasks[0].waits = "It waits: no claim."
+    one.reconciler.current.index.workloads["g-gang"].tasks[0].waits = "It waits: no claim."
     [(_, [again])] = await writer.look()
     assert "lastTransitionTime" not in again
-    one.guests.current.index.workloads["g-gang"].tasks[0].waits = ""
+    one.reconciler.current.index.workloads["g-gang"].tasks[0].waits = ""
     add(one, "p1")
     [(_, [last])] = await writer.look()
     assert (last["type"], last["status"], last["reason"]) == (

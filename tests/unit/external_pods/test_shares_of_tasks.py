@@ -70,7 +70,7 @@ class Cluster(TaskCluster):
             self.devices.set_claim(one)
         offered = ((SHARED, 0), (PLUGGED, self.plugged))
         seen = [TaskPodSeen(one) for one in self.pods.values()]
-        self.guests.handle(
+        self.reconciler.handle(
             [*(NodeSeen(node(*one)) for one in offered), *seen, AllReconciled()], 1.0
         )
         self.pass_()
@@ -100,7 +100,7 @@ class Cluster(TaskCluster):
         self.devices.set_claim(made)
         bound = share_pod(found.order.pod, nodeName=SHARED)
         self.pods[found.order.pod] = bound
-        self.guests.handle([TaskPodSeen(bound)], 2.0)
+        self.reconciler.handle([TaskPodSeen(bound)], 2.0)
         self.pass_()
 
     def end(self, uid: str, *, freed: bool = True) -> None:

@@ -40,7 +40,7 @@ def node(name: str, rack: str, gpus: str) -> NodeSeen:
 )
 def test_a_gang_lies_together(level: Level, expected: set[str]) -> None:
     state = State()
-    guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
+    reconciler = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     state.apply(QueueSet("a", ResourceVector(8_000, 64_000, 256 * 1024)))
     structure = Group("job", groups=tuple(Group(role.name) for role in ROLES), level=level)
     grouping = Grouping("job", "job", "a", roles=ROLES, structure=structure)
@@ -51,22 +51,22 @@ def test_a_gang_lies_together(level: Level, expected: set[str]) -> None:
         for name in ("master", "worker")
     ]
     nodes = [node("a-1", "a", "1"), node("b-1", "b", "1"), node("b-2", "b", "1")]
-    guests.handle([*nodes, *pods, AllReconciled()], 1.0)
-    guests.reconcile(1.0)
+    reconciler.handle([*nodes, *pods, AllReconciled()], 1.0)
+    reconciler.reconcile(1.0)
     assert {binding.node for binding in decide(state, 1.0).bindings} == expected
 
 
 @pytest.mark.parametrize(("delay", "evicted"), [(0.0, 1), (1e9, 0)])
 def test_who_preempts_nobody_waits_for_room(delay: float, evicted: int) -> None:
     state = State()
-    guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
+    reconciler = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     state.apply(QueueSet("a", ResourceVector(1_000, 64_000, 256 * 1024)))
     first = Grouping("low", "low", "a", priority=10)
-    guests.handle([node("n", "a", "1"), single(first, "low", "n"), AllReconciled()], 1.0)
-    guests.reconcile(1.0)
+    reconciler.handle([node("n", "a", "1"), single(first, "low", "n"), AllReconciled()], 1.0)
+    reconciler.reconcile(1.0)
     high = Grouping("high", "high", "a", priority=90, preemption_delay_s=delay)
-    guests.handle([single(high, "high")], 2.0)
-    guests.reconcile(2.0)
+    reconciler.handle([single(high, "high")], 2.0)
+    reconciler.reconcile(2.0)
     assert len(decide(state, 2.0).evictions) == evicted
 
 

@@ -1,4 +1,4 @@
-"""What the pump of pods does while the API server can not say whose a pod is."""
+"""What the watcher of pods does while the API server can not say whose a pod is."""
 
 import asyncio
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def pod(node: str) -> Pod:
     return msgspec.convert({"metadata": meta, "spec": {"nodeName": node}}, Pod)
 
 
-async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
+async def watched(heard: Any, reader: Any, news: int) -> list[Any]:
     """The first news."""
     told: list[Any] = []
     enough, synced = asyncio.Event(), asyncio.Event()
@@ -66,14 +66,14 @@ async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
         if len(told) >= news:
             enough.set()
 
-    pump = asyncio.create_task(
+    watch = asyncio.create_task(
         watchers.watch_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
     )
     waiting = asyncio.create_task(enough.wait())
-    await asyncio.wait([pump, waiting], return_when=asyncio.FIRST_COMPLETED)
-    assert not pump.done()
+    await asyncio.wait([watch, waiting], return_when=asyncio.FIRST_COMPLETED)
+    assert not watch.done()
     assert synced.is_set()
-    pump.cancel()
+    watch.cancel()
     return told
 
 
@@ -84,13 +84,13 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_it_goes_on_and_reads_again() -> None:
     heard = Heard([WatchChange(ChangeKind.ADDED, pod("")), SYNCED])
-    (found,) = await pumped(heard, Away(3), 1)
+    (found,) = await watched(heard, Away(3), 1)
     assert isinstance(found, TaskPodSeen)
 
 
 async def test_what_a_bound_one_uses_is_counted_meanwhile() -> None:
     heard = Heard([WatchChange(ChangeKind.ADDED, pod("n1")), SYNCED])
-    first, second = await pumped(heard, Away(1), 2)
+    first, second = await watched(heard, Away(1), 2)
     assert isinstance(first, UnmanagedPodSeen)
     assert isinstance(second, TaskPodSeen)
 
@@ -101,5 +101,5 @@ async def test_what_is_gone_is_not_read_again() -> None:
         [WatchChange(ChangeKind.ADDED, there), SYNCED],
         [WatchChange(ChangeKind.DELETED, there), WatchChange(ChangeKind.ADDED, other)],
     )
-    told = await pumped(heard, Away(1), 3)
+    told = await watched(heard, Away(1), 3)
     assert [type(one) for one in told] == [UnmanagedPodSeen, PodDeleted, TaskPodSeen]

@@ -38,12 +38,12 @@ def group(name: str, model: str, **spec: object) -> NodeGroupSeen:
 
 def cluster() -> tuple[State, ExternalPodReconciler]:
     state = State()
-    guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
+    reconciler = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     for name in ("a", "b"):
         state.apply(QueueSet(name, ResourceVector(16_000, 64_000, 256 * 1024)))
-    guests.handle([node("fast", "h100"), node("slow", "t4"), AllReconciled()], 1.0)
-    guests.reconcile(1.0)
-    return state, guests
+    reconciler.handle([node("fast", "h100"), node("slow", "t4"), AllReconciled()], 1.0)
+    reconciler.reconcile(1.0)
+    return state, reconciler
 
 
 def own(
@@ -70,11 +70,11 @@ def placed(state: State) -> dict[str, set[str]]:
 
 
 def test_our_own_work_goes_only_where_it_may() -> None:
-    state, guests = cluster()
-    guests.handle(
+    state, reconciler = cluster()
+    reconciler.handle(
         [group("fast", "h100", role="training"), group("slow", "t4", projects=["a"])], 1.0
     )
-    guests.reconcile(1.0)
+    reconciler.reconcile(1.0)
     both = Group(requests=(Request(gpus=8), Request(gpus=8)), min_tasks=1)
     for event in (
         own("a-trains", "a", gang=both),
@@ -82,7 +82,7 @@ def test_our_own_work_goes_only_where_it_may() -> None:
         own("b-trains", "b"),
         own("b-sits", "b", interactive=True),
     ):
-        state.apply(guests.constrained(event))
+        state.apply(reconciler.constrained(event))
     found = placed(state)
     assert found["a-sits"] == {"slow"}
     assert found["b-trains"] == {"fast"}
@@ -90,48 +90,50 @@ def test_our_own_work_goes_only_where_it_may() -> None:
 
 
 def test_what_waits_follows_the_groups() -> None:
-    state, guests = cluster()
+    state, reconciler = cluster()
     event = own("b-waits", "b")
-    assert guests.constrained(event) is event
-    guests.handle([group("all", "h100", projects=["a"]), group("too", "t4", projects=["a"])], 1.0)
-    guests.reconcile(1.0)
-    state.apply(guests.constrained(event))
+    assert reconciler.constrained(event) is event
+    reconciler.handle(
+        [group("all", "h100", projects=["a"]), group("too", "t4", projects=["a"])], 1.0
+    )
+    reconciler.reconcile(1.0)
+    state.apply(reconciler.constrained(event))
     assert placed(state) == {}
-    guests.handle([group("too", "t4", projects=["a", "b"])], 1.0)
-    guests.reconcile(1.0)
+    reconciler.handle([group("too", "t4", projects=["a", "b"])], 1.0)
+    reconciler.reconcile(1.0)
     assert placed(state) == {"b-waits": {"slow"}}
-    guests.handle(
+    reconciler.handle(
         [NodeGroupDeleted("all"), NodeGroupDeleted("too"), group("too", "t4", projects=["a"])], 1.0
     )
-    guests.reconcile(1.0)
+    reconciler.reconcile(1.0)
     assert placed(state) == {"b-waits": {"fast"}}
 
 
 def test_nobody_is_confined_where_there_are_no_groups() -> None:
-    state, guests = cluster()
-    guests.handle([group("all", "h100", projects=["a"]), NodeGroupDeleted("all")], 1.0)
-    guests.reconcile(1.0)
-    state.apply(guests.constrained(own("b", "b")))
+    state, reconciler = cluster()
+    reconciler.handle([group("all", "h100", projects=["a"]), NodeGroupDeleted("all")], 1.0)
+    reconciler.reconcile(1.0)
+    state.apply(reconciler.constrained(own("b", "b")))
     assert placed(state).keys() == {"b"}
 
 
 def test_where_roles_bind_work_with_gpus_and_work_without_go_to_workers_of_their_own() -> None:
     state = State()
-    guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
-    guests.current.places.groups.by_role = True
+    reconciler = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
+    reconciler.current.places.groups.by_role = True
     state.apply(QueueSet("a", ResourceVector(16_000, 64_000, 256 * 1024)))
     roles = {"gpus": "gpu-worker", "cpus": "carrel-cpu-worker", "system": ""}
     for name, role in roles.items():
         labels = {f"node-role.kubernetes.io/{role}": ""} if role else {}
         said = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": AMOUNTS}}
-        guests.handle([NodeSeen(msgspec.convert(said, Node))], 1.0)
+        reconciler.handle([NodeSeen(msgspec.convert(said, Node))], 1.0)
     plain = Request(cpu_milli=100, memory_mib=16)
     requests = {"trains": Request(gpus=1), "plain": plain}
     for uid, request in requests.items():
         event = replace(own(uid, "a"), request=request)
-        state.apply(event if uid == "plain" else guests.constrained(event))
+        state.apply(event if uid == "plain" else reconciler.constrained(event))
     pair = Group(requests=(Request(gpus=1),) * 2)
-    state.apply(guests.constrained(replace(own("pair", "a", gang=pair), tasks=2)))
-    guests.handle([AllReconciled()], 1.0)  # what was queued before all was known is told, too
-    guests.reconcile(1.0)
+    state.apply(reconciler.constrained(replace(own("pair", "a", gang=pair), tasks=2)))
+    reconciler.handle([AllReconciled()], 1.0)  # what was queued before all was known is told, too
+    reconciler.reconcile(1.0)
     assert placed(state) == {"trains": {"gpus"}, "pair": {"gpus"}, "plain": {"cpus"}}

@@ -62,7 +62,7 @@ def workspace(node: str, phase: str = "Running") -> Pod:
 
 def cluster(*modes: str, storage_claim: str = "") -> tuple[State, ExternalPodReconciler, Volumes]:
     state, volumes = State(), Volumes()
-    guests = ExternalPodReconciler(
+    reconciler = ExternalPodReconciler(
         ReconcilerAccess(state, lambda _: None, lambda _: None),
         places=PlacementConstraints(volumes),
         storage_claim=storage_claim,
@@ -73,12 +73,12 @@ def cluster(*modes: str, storage_claim: str = "") -> tuple[State, ExternalPodRec
             "metadata": {"name": name, "labels": {"host": name}},
             "status": {"allocatable": AMOUNTS},
         }
-        guests.handle([NodeSeen(msgspec.convert(said, Node))], 1.0)
+        reconciler.handle([NodeSeen(msgspec.convert(said, Node))], 1.0)
     volumes.set_volume(volume("disk"))
     volumes.set_claim(claim(HOME, *(modes or ("ReadWriteOnce",)), volume="disk"))
-    guests.handle([AllReconciled()], 1.0)
-    guests.reconcile(1.0)
-    return state, guests, volumes
+    reconciler.handle([AllReconciled()], 1.0)
+    reconciler.reconcile(1.0)
+    return state, reconciler, volumes
 
 
 def job(uid: str = "w", gang: Group | None = None) -> WorkloadQueued:
@@ -87,11 +87,14 @@ def job(uid: str = "w", gang: Group | None = None) -> WorkloadQueued:
 
 
 def ask(
-    state: State, guests: ExternalPodReconciler, *claims: str, event: WorkloadQueued | None = None
+    state: State,
+    reconciler: ExternalPodReconciler,
+    *claims: str,
+    event: WorkloadQueued | None = None,
 ) -> None:
     event = event or job()
-    state.apply(guests.constrained(event, claims))
-    guests.current.volumes.follow(event.uid, claims)
+    state.apply(reconciler.constrained(event, claims))
+    reconciler.current.volumes.follow(event.uid, claims)
 
 
 def nodes(state: State, uid: str = "w") -> set[str] | None:
@@ -99,60 +102,62 @@ def nodes(state: State, uid: str = "w") -> set[str] | None:
     return None if found is None else set(found)
 
 
-def settle(guests: ExternalPodReconciler, *news: Any) -> None:
-    guests.handle(news, 2.0)
-    guests.reconcile(2.0)
+def settle(reconciler: ExternalPodReconciler, *news: Any) -> None:
+    reconciler.handle(news, 2.0)
+    reconciler.reconcile(2.0)
 
 
 def test_it_runs_beside_the_workspace_whose_home_it_sees() -> None:
-    state, guests, _ = cluster()
-    settle(guests, TaskPodSeen(workspace("n2")))
-    ask(state, guests, HOME)
+    state, reconciler, _ = cluster()
+    settle(reconciler, TaskPodSeen(workspace("n2")))
+    ask(state, reconciler, HOME)
     assert {one.node for one in decide(state, 2.0).bindings} == {"n2"}
 
 
 def test_a_volume_of_many_nodes_binds_nobody() -> None:
-    state, guests, _ = cluster("ReadWriteOnce", "ReadWriteMany")
-    settle(guests, TaskPodSeen(workspace("n2")))
-    ask(state, guests, HOME)
+    state, reconciler, _ = cluster("ReadWriteOnce", "ReadWriteMany")
+    settle(reconciler, TaskPodSeen(workspace("n2")))
+    ask(state, reconciler, HOME)
     assert nodes(state) is None
 
 
 def test_what_waits_follows_the_workspace() -> None:
-    state, guests, _ = cluster()
-    ask(state, guests, HOME)
+    state, reconciler, _ = cluster()
+    ask(state, reconciler, HOME)
     assert nodes(state) is None
-    settle(guests, TaskPodSeen(workspace("n3")))
+    settle(reconciler, TaskPodSeen(workspace("n3")))
     assert nodes(state) == {"n3"}
-    settle(guests, TaskPodSeen(workspace("n3", phase="Succeeded")), TaskPodSeen(workspace("n1")))
+    settle(
+        reconciler, TaskPodSeen(workspace("n3", phase="Succeeded")), TaskPodSeen(workspace("n1"))
+    )
     assert nodes(state) == {"n1"}
-    settle(guests, PodDeleted("desk"))
+    settle(reconciler, PodDeleted("desk"))
     assert nodes(state) is None
 
 
 def test_what_runs_stays_where_it_is() -> None:
-    state, guests, _ = cluster()
-    ask(state, guests, HOME)
+    state, reconciler, _ = cluster()
+    ask(state, reconciler, HOME)
     state.apply(TaskPlaced("w", 0, "n1", (), 2.0))
-    settle(guests, TaskPodSeen(workspace("n3")))
+    settle(reconciler, TaskPodSeen(workspace("n3")))
     assert nodes(state) is None
 
 
 def test_all_of_a_gang_go_there() -> None:
-    state, guests, _ = cluster()
-    settle(guests, TaskPodSeen(workspace("n2")))
+    state, reconciler, _ = cluster()
+    settle(reconciler, TaskPodSeen(workspace("n2")))
     pair = Group(requests=(Request(cpu_milli=100),) * 2)
-    ask(state, guests, HOME, event=replace(job(gang=pair), tasks=2))
+    ask(state, reconciler, HOME, event=replace(job(gang=pair), tasks=2))
     assert [one.node for one in decide(state, 2.0).bindings] == ["n2", "n2"]
 
 
 def test_a_volume_that_lies_on_a_node_ties_to_it_and_a_missing_claim_to_nothing() -> None:
-    state, guests, volumes = cluster()
-    ask(state, guests, "data", HOME)
+    state, reconciler, volumes = cluster()
+    ask(state, reconciler, "data", HOME)
     assert nodes(state) is None
     volumes.set_volume(volume("local", "n3"))
     volumes.set_claim(claim("data", "ReadWriteOnce", volume="local"))
-    settle(guests)
+    settle(reconciler)
     assert nodes(state) == {"n3"}
 
 
@@ -172,7 +177,7 @@ def test_claims_are_named_once_and_folders_are_none() -> None:
 def test_the_checkpoints_of_a_project_are_followed_where_one_node_has_them(
     kind: Any, mode: str, claims: tuple[str, ...]
 ) -> None:
-    _, guests, _ = cluster(mode, storage_claim=HOME)
+    _, reconciler, _ = cluster(mode, storage_claim=HOME)
     meta = Meta(uid="w", name="w", project="a", created_at=0.0)
     work = Workload(meta=meta, spec=WorkloadSpec(kind=kind, volumes=[("data", "")]))
-    assert guests.claims_of(work) == claims
+    assert reconciler.claims_of(work) == claims

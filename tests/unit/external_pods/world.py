@@ -1,6 +1,6 @@
 """A cluster in memory: pods that are bound, evicted and made again as the orders say, by chance.
 
-The loop's part is the real one: core, guests, plans; only the API server is played.
+The loop's part is the real one: core, reconciler, plans; only the API server is simulated.
 """
 
 from collections.abc import Callable, Mapping
@@ -96,11 +96,11 @@ class World:
     def restart(self) -> None:
         """A new scheduler that is told what is there; orders that were under way are lost."""
         self.state = State()
-        self.guests = ExternalPodReconciler(
+        self.reconciler = ExternalPodReconciler(
             ReconcilerAccess(self.state, lambda _: None, lambda _: None),
             stale_grace_s=self.stale_grace_s,
         )
-        self.guests.current.execute = self._take
+        self.reconciler.current.execute = self._take
         self.binds.clear()
         self.evictions.clear()
         self.news.clear()
@@ -113,7 +113,7 @@ class World:
     def project(self, name: str, gpus: int) -> None:
         quota = ResourceVector(1000 * gpus, UNLIMITED, UNLIMITED)
         self.state.apply(QueueSet(name, quota, over_quota=True))
-        self.guests.project_changed(name)
+        self.reconciler.project_changed(name)
 
     def _take(self, orders: PodOrders) -> None:
         self.binds += orders.binds
@@ -125,22 +125,22 @@ class World:
     def turn(self) -> None:
         """Run the loop once over all news."""
         news, self.news = self.news, []
-        self.guests.handle(news, self.now)
-        self.guests.reconcile(self.now)
-        if not self.guests.current.ready:
+        self.reconciler.handle(news, self.now)
+        self.reconciler.reconcile(self.now)
+        if not self.reconciler.current.ready:
             return
         plan = decide(self.state, self.now)
         for binding in plan.bindings:
-            assert self.guests.place(binding)
+            assert self.reconciler.place(binding)
         for eviction in plan.evictions:
-            assert self.guests.evict(eviction)
+            assert self.reconciler.evict(eviction)
         for nomination in plan.nominations:
             self.state.apply(
                 CapacityReserved(nomination.uid, nomination.places, nomination.indices)
             )
-            assert self.guests.nominate(nomination)
-        self.guests.reconcile(self.now)
-        self.guests.act()
+            assert self.reconciler.nominate(nomination)
+        self.reconciler.reconcile(self.now)
+        self.reconciler.act()
         invariants.check(self.state)
 
     # What happens in the cluster
@@ -157,10 +157,10 @@ class World:
 
     def evict(self, uid: str) -> None:
         """The scheduler has a pod give way, and it does."""
-        home = self.guests.current.index.task_of(uid)
+        home = self.reconciler.current.index.task_of(uid)
         assert home is not None
-        self.guests.current.evict(*home, "Reclaimed", "others want their own")
-        self.guests.act()
+        self.reconciler.current.evict(*home, "Reclaimed", "others want their own")
+        self.reconciler.act()
         while self.evictions:
             self.carry_out()
 

@@ -9,8 +9,8 @@ import pytest
 from carrel.errors import Unreachable
 from carrel_hub.directory.controller import (
     DirectoryController,
+    DirectoryState,
     DirectoryUnreachableError,
-    Standing,
     UserSource,
 )
 
@@ -34,10 +34,10 @@ class Source:
         self.table: Any = Table()
         self.error: Exception | None = None
 
-    async def ask(self, _user: Any) -> Standing:
+    async def ask(self, _user: Any) -> DirectoryState:
         if self.error is not None:
             raise self.error
-        return Standing.KNOWN
+        return DirectoryState.KNOWN
 
 
 def controller(source: UserSource, told: list[tuple[float, str]]) -> DirectoryController:

@@ -33,7 +33,7 @@ class Records:
     async def list(self, *_: Any, **__: Any) -> Any:
         return ()
 
-    async def take_on(self, workload: Workload, _: Any) -> None:
+    async def adopt_object(self, workload: Workload, _: Any) -> None:
         self.taken.append(workload)
 
     async def patch(self, _: Any, __: str, body: Any, *___: Any) -> None:

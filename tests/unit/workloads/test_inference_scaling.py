@@ -7,7 +7,7 @@ SPEC = InferenceSpec(min_replicas=0, max_replicas=4, in_flight_per_replica=2, id
 
 
 class Clock:
-    """An endpoint whose demand is played to the scaling, second by second."""
+    """An endpoint whose demand is given to the scaling, second by second."""
 
     def __init__(self, spec: InferenceSpec = SPEC, wanted: int = -1) -> None:
         self.spec, self.now, self.last = spec, 1000.0, None

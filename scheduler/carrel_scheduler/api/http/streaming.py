@@ -19,7 +19,7 @@ class StreamSender:
 
     def __init__(self, handler: web.RequestHandler, stream: StreamedResponse) -> None:
         self._handler, self._stream = handler, stream
-        self._pump: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
         self._stopped = False
         self._broken_off = False
 
@@ -45,14 +45,14 @@ class StreamSender:
         for name, value in self._stream.headers.items():
             self._handler.set_header(name, value)
         self._handler.set_header("X-Accel-Buffering", "no")
-        self._pump = asyncio.ensure_future(self._send_pieces(first))
+        self._sending = asyncio.ensure_future(self._send_pieces(first))
         try:
-            await asyncio.wait({self._pump})
+            await asyncio.wait({self._sending})
         finally:
-            self._pump.cancel()
+            self._sending.cancel()
         if self._broken_off:
             self._handler.detach().close()
-        elif not self._pump.cancelled() and (error := self._pump.exception()) is not None:
+        elif not self._sending.cancelled() and (error := self._sending.exception()) is not None:
             # The head is out: only a broken connection can still say that something is missing.
             log.error("a stream failed", exc_info=error)
             self._handler.detach().close()
@@ -77,5 +77,5 @@ class StreamSender:
     def stop(self) -> None:
         """Stop streaming: the client has closed the connection."""
         self._stopped = True
-        if self._pump is not None:
-            self._pump.cancel()
+        if self._sending is not None:
+            self._sending.cancel()

@@ -210,7 +210,7 @@ class KubernetesLedger(KubernetesStore, RowLedger):
             await self._pause(ARRIVAL_PAUSE_SECONDS)
         raise LedgerUnavailable(f"the workload with uid {uid!r} is entered, but not made yet")
 
-    async def take_on(self, obj: ObjectT, annotations: Mapping[str, str]) -> ObjectT:
+    async def adopt_object(self, obj: ObjectT, annotations: Mapping[str, str]) -> ObjectT:
         """Make one of ours of what somebody else made, complete as the API would have made it.
 
         ``annotations`` are those that it has.

@@ -216,7 +216,7 @@ class ObjectAdoption:
                 given = await self._with_defaults(obj, given)
             obj = completed(obj, given)
             await self._check(obj)
-            await self._ledger.take_on(obj, stored.metadata.annotations)
+            await self._ledger.adopt_object(obj, stored.metadata.annotations)
         except InvalidArgument as error:
             raise Refused("Invalid", str(error)) from error
         except ObjectExists:

@@ -39,22 +39,22 @@ from carrel_schema.names import (
 )
 
 
-class _Kind(msgspec.Struct):
+class _ApiResource(msgspec.Struct):
     name: str
     kind: str
     namespaced: bool = True
 
 
-class _Kinds(msgspec.Struct):
-    resources: list[_Kind] = []
+class _ApiResources(msgspec.Struct):
+    resources: list[_ApiResource] = []
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _ApiVersion(msgspec.Struct, rename="camel"):
     group_version: str
 
 
-class _Group(msgspec.Struct):
-    versions: list[_Version] = []
+class _ApiGroup(msgspec.Struct):
+    versions: list[_ApiVersion] = []
 
 
 class OwnerLookup:
@@ -103,13 +103,13 @@ class OwnerLookup:
         if not api_version.endswith("/"):
             return [api_version]
         answer = await self._client.raw("GET", f"/apis/{api_version.rstrip('/')}")
-        group = msgspec.json.decode(answer, type=_Group)
+        group = msgspec.json.decode(answer, type=_ApiGroup)
         return [version.group_version for version in group.versions]
 
     async def _read_kinds(self, api_version: str) -> None:
         group, _, version = api_version.rpartition("/")
         root = f"/apis/{api_version}" if group else f"/api/{version}"
-        kinds = msgspec.json.decode(await self._client.raw("GET", root), type=_Kinds)
+        kinds = msgspec.json.decode(await self._client.raw("GET", root), type=_ApiResources)
         for one in kinds.resources:
             if "/" not in one.name:
                 found = Resource(group, version, one.name, one.kind, one.namespaced)

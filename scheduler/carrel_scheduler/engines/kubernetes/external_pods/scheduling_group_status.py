@@ -57,13 +57,13 @@ class GroupPods:
     without_queue: list[ExternalPod] = field(default_factory=list)
 
 
-class _Status(Kube, frozen=True):
+class _GroupStatus(Kube, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class _Group(Kube, frozen=True):
+class _GroupObject(Kube, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    status: _Status = _Status()
+    status: _GroupStatus = _GroupStatus()
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class SchedulingGroupStatuses:
                 return
             known = self._written.get(key)
             if known is None or known.version != resource.version:
-                found = await self._client.get(resource, name, namespace, type=_Group)
+                found = await self._client.get(resource, name, namespace, type=_GroupObject)
                 known = self._written[key] = _read(found, resource.version)
             changed = known.outdated(said)
             if not changed:
@@ -238,7 +238,7 @@ def _called(kind: str, version: str) -> str:
     return SCHEDULED_AT_PRESENT.get(version, kind) if kind == SCHEDULED else kind
 
 
-def _read(found: _Group, version: str) -> _Written:
+def _read(found: _GroupObject, version: str) -> _Written:
     there = {one.type: one for one in found.status.conditions}
     said = {
         kind: (one.status == "True", one.reason, one.message)

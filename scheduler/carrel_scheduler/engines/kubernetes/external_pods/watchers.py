@@ -184,8 +184,8 @@ class PlacementWatcher:
         watches = (*self._watches(), *(self._watches_of_devices() if devices else ()))
         self._unsynced = len(watches)
         async with asyncio.TaskGroup() as group:
-            for pump in watches:
-                group.create_task(pump)
+            for watch in watches:
+                group.create_task(watch)
 
     def _watches(self) -> tuple[Coroutine[None, None, None], ...]:
         places, volumes, storage = self._places, self._volumes, self._storage

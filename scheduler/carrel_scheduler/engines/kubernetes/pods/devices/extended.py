@@ -91,7 +91,7 @@ def special_claim(
     mappings: list[Mapping[str, str]] = []
     for name in names:
         exactly = DeviceRequest(device_class_name=backed[name], selectors=selectors.get(name, ()))
-        one = _Resource(name, exactly, containers, len(pod.spec.init_containers), asked)
+        one = _ExtendedResource(name, exactly, containers, len(pod.spec.init_containers), asked)
         requests += one.requests()
         mappings += one.mappings
     requests.sort(key=lambda request: request.name)
@@ -114,7 +114,7 @@ def amounts_of(container: Container, names: Collection[str]) -> dict[str, int]:
     return {name: nano // NANO for name, nano in found.items() if name in names and nano >= NANO}
 
 
-class _Resource:
+class _ExtendedResource:
     """The requests of all containers for one resource."""
 
     def __init__(

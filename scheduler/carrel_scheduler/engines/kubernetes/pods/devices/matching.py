@@ -179,7 +179,7 @@ def match(
             one.shared or (one.takes and len(slots) > 1) for few in allowed for one in few
         )
         wanted = [ask for ask, _ in slots]
-        found = _Counted(wanted, allowed, left).assigned() if counted else _assign(allowed)
+        found = _CounterSearch(wanted, allowed, left).assigned() if counted else _assign(allowed)
         if found is not None:
             return list(zip(wanted, found, strict=True))
     return None
@@ -261,7 +261,7 @@ def _assign(allowed: Sequence[Sequence[NodeDevice]]) -> list[NodeDevice] | None:
     return [by_slot[slot] for slot in range(len(allowed))]
 
 
-class _Counted:
+class _CounterSearch:
     """A device for each slot where devices take from the same counters: tried one by one.
 
     So are those that have to differ in an attribute, and those of administrators.

@@ -42,7 +42,7 @@ class ServingResult:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _RequestAnswers:
     """Answers for equal requests, and for each node with the version that they are of."""
 
     version: int = -1
@@ -72,19 +72,19 @@ class ServingNodes:
     ) -> None:
         self._inventory, self._uses = inventory, uses
         self._offered, self._free, self._left = offered, free, left
-        self._kept: LRUCache[Asks, _Kept] = LRUCache(MOST_KEPT)
+        self._kept: LRUCache[Asks, _RequestAnswers] = LRUCache(MOST_KEPT)
 
     def of(self, asks: Asks, version: int) -> ServingResult:
         """The nodes that serve these requests; ``version``: of claims and classes."""
         version += self._inventory.version
         kept = self._kept.get(asks)
         if kept is None:
-            kept = self._kept[asks] = _Kept()
+            kept = self._kept[asks] = _RequestAnswers()
         if kept.version != version or kept.served is None:
             kept.version, kept.served = version, self._find(asks, kept)
         return kept.served
 
-    def _find(self, asks: Asks, kept: _Kept) -> ServingResult:
+    def _find(self, asks: Asks, kept: _RequestAnswers) -> ServingResult:
         now: dict[str, tuple[int, int]] = {}
         later: dict[str, tuple[int, int]] = {}
         for node in self._inventory.nodes():
