@@ -122,6 +122,24 @@ def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reas
     return never(state, queued) or what_if(state, queued, now).reason
 
 
+def fewer_gpus(state: "Columns", queued: WorkloadQueued, now: float) -> int:
+    """The number of GPUs, fewer than it asks for, with which a workload would start now.
+
+    Halves of what it asks for are tried one after the other, each at the price of a decision. 0: it
+    starts with none of them, has several tasks, or asks for one GPU or a part of one.
+
+    Raises:
+        InvalidEvent: as ``State.apply`` of the event would.
+    """
+    gpus = queued.request.gpus // 2 if queued.gang is None and queued.tasks == 1 else 0
+    while gpus:
+        fewer = replace(queued, request=replace(queued.request, gpus=gpus))
+        if what_if(state, fewer, now).bindings:
+            return gpus
+        gpus //= 2
+    return 0
+
+
 def impact(
     state: "Columns",
     queue: QueueSet,

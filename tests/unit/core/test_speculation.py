@@ -25,6 +25,7 @@ from carrel_scheduler.core.resources import MILLI, UNLIMITED, ResourceVector
 from carrel_scheduler.core.speculation import (
     Remedy,
     RemedyKind,
+    fewer_gpus,
     forecast,
     if_ended,
     impact,
@@ -99,6 +100,19 @@ def test_forecast_of_one_that_waits(state: State) -> None:
     assert forecast(state, "wait", 10.0) == decide(state, 10.0).reasons["wait"]
     with pytest.raises(UnknownWorkload):
         forecast(state, "nobody", 10.0)
+
+
+def test_with_fewer_gpus_it_would_start() -> None:
+    used = running(workspace("x", "a", 5), "n", 0, 1, 2, 3, 4)
+    state = state_of(node("n", 8), queue("a", 8), *used)
+    before = digest(state)
+    assert fewer_gpus(state, training("y", "a", 8), 10.0) == 2  # 3 are free, 4 are too many
+    assert fewer_gpus(state, training("y", "a", 4), 10.0) == 2
+    assert fewer_gpus(state, training("y", "a", 1), 10.0) == 0
+    assert fewer_gpus(state, training("y", "a", 2, tasks=4), 10.0) == 0
+    full = state_of(node("n", 8), queue("a", 8), *running(workspace("x", "a", 8), "n", *range(8)))
+    assert fewer_gpus(full, training("y", "a", 8), 10.0) == 0
+    assert digest(state) == before
 
 
 def test_forecast_of_what_can_never_be(state: State) -> None:

@@ -175,6 +175,18 @@ async def test_a_workload_that_is_here_before_its_project_waits_for_it(
     assert await harness.phase(uid) == "starting"
 
 
+async def test_a_forecast_says_with_how_many_gpus_it_would_start(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 4)
+    await harness.submit("vision", "holder", 2)
+    waits = await harness.stored(await harness.submit("vision", "waiter", 4))
+    told = LiveState(harness.loop).forecast(waits)
+    assert told.sentence.endswith(" It would start now with 2 GPUs.")
+    assert told.data["sentence_without_names"].endswith(" It would start now with 2 GPUs.")
+    assert told.data["starts_with_gpus"] == 2
+
+
 async def test_devices_and_queue_tell_the_colours_of_their_projects(
     harness: SchedulerHarness,
 ) -> None:

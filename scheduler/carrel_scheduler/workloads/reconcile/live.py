@@ -8,7 +8,7 @@ import msgspec
 
 from carrel_scheduler.core import speculation
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
-from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import NO_NODE_EVER, PodCounts
@@ -177,6 +177,9 @@ class LiveState:
         found = reasons.from_core(reason, workload.meta.project)
         if self._awaits_nodes(queued, reason):
             found = reasons.waits_for_nodes(found)
+        elif reason.token is not Token.STARTING:
+            gpus = speculation.fewer_gpus(loop.state, queued, loop.clock())
+            found = reasons.starts_with(found, gpus) if gpus else found
         if lowered:
             found = reasons.lowered(found, lowered)
         whose = OF_PARTS.get(workload.spec.kind, "")

@@ -4,12 +4,14 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from carrel_scheduler.core.messages import render
+from carrel_scheduler.core.messages.amounts import amount
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.external import WAITS_FOR_NODES, NodeRequestNote
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import (
@@ -85,8 +87,20 @@ def waits_for_nodes(info: ReasonInfo) -> ReasonInfo:
 
 def lowered(info: ReasonInfo, scope: str) -> ReasonInfo:
     """The reason of work whose priority is lowered, as the budget of ``scope`` is used up."""
-    told = f"Its priority is lowered: the budget of {scope} is used up."
-    data = {**info.data, "lowered_by": scope}
+    return _with_sentence(
+        info, f"Its priority is lowered: the budget of {scope} is used up.", lowered_by=scope
+    )
+
+
+def starts_with(info: ReasonInfo, gpus: int) -> ReasonInfo:
+    """The reason of work that would start now if it asked for so many GPUs."""
+    told = f"It would start now with {amount('gpu', gpus * MILLI)}."
+    return _with_sentence(info, told, starts_with_gpus=gpus)
+
+
+def _with_sentence(info: ReasonInfo, told: str, **facts: Any) -> ReasonInfo:
+    """The reason with one more sentence, which names nobody, and its facts."""
+    data = {**info.data, **facts}
     if "sentence_without_names" in data:
         data["sentence_without_names"] = f"{data['sentence_without_names']} {told}"
     return msgspec.structs.replace(info, sentence=f"{info.sentence} {told}", data=data)
