@@ -69,7 +69,7 @@ class Load:
 
 
 class ReservationAnswers:
-    """Plays the nodes of reservation pods: each that is bound runs and names its GPU until its end.
+    """Simulates the nodes of reservation pods: each runs once it is bound, and names its GPU.
 
     Attributes:
         written: how many answers were written.

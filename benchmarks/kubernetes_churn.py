@@ -1,7 +1,7 @@
-"""Hearing of a thousand changes of pods a second: the processor's share that it takes.
+"""Receiving a thousand changes of pods a second: the processor's share that it takes.
 
 The pods and their changes are those of a real API server, recorded byte by byte; as that server
-can not make so many changes a second beside us, a process of its own plays them at the rate
+can not make so many changes a second beside us, a process of its own replays them at the rate
 (``kubernetes_replay``), over TLS. Nothing else is left out, and nothing is scaled up: the share is
 that of our process while so many events came.
 
@@ -25,7 +25,7 @@ from typing import Any, Final
 from benchmarks.kubernetes_cluster import Cluster, cluster
 from benchmarks.kubernetes_pods import NAMESPACE, fill, tell
 from benchmarks.kubernetes_replay import (
-    Playing,
+    ReplayProcess,
     kubeconfig,
     record_events,
     record_lists,
@@ -72,7 +72,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A folder with what was recorded, and how to reach who plays it."""
+    """A folder with what was recorded, and how to reach the process that replays it."""
 
     folder: Path
     authority: Path
@@ -139,13 +139,13 @@ async def _record(running: Cluster, pods: int, folder: Path) -> Recording:
 
 
 async def _under(recording: Recording, rate: float, seconds: float, side: Side) -> Load:
-    """Measure one side while the player plays; it reports how much it sent."""
-    playing = await Playing.start(recording.folder, recording.authority, rate)
-    config = kubeconfig(recording.kubeconfig, playing.url, recording.folder / "playing")
+    """Measure one side while the other process replays; it reports how much it sent."""
+    replay = await ReplayProcess.start(recording.folder, recording.authority, rate)
+    config = kubeconfig(recording.kubeconfig, replay.url, recording.folder / "replay")
     try:
         cores = await side(config, seconds)
     finally:
-        reached = await playing.end()
+        reached = await replay.end()
     return Load(cores, reached)
 
 
@@ -168,16 +168,16 @@ async def _share(seconds: float) -> float:
 async def watch(config: Path, seconds: float) -> float:
     """A feed with one subscriber."""
 
-    async def hear(feed: Feed[Pod]) -> None:
-        heard = feed.subscribe()
-        while await heard.batch():
+    async def receive(feed: Feed[Pod]) -> None:
+        subscription = feed.subscribe()
+        while await subscription.batch():
             pass
 
     async with _client(config) as client, Feed(client, PODS, Pod, NAMESPACE) as feed:
-        hearing = asyncio.create_task(hear(feed))
+        receiving = asyncio.create_task(receive(feed))
         await feed.synced()
         share = await _share(seconds)
-    await hearing
+    await receiving
     return share
 
 
@@ -212,15 +212,15 @@ async def peer_watch(config: Path, seconds: float) -> float:
     api_client = await new_client_from_config(str(config), persist_config=False)
     api = CoreV1Api(api_client)
 
-    async def hear() -> None:
+    async def receive() -> None:
         async with peer.Watch() as stream:
             listing = api.list_namespaced_pod
             async for _ in stream.stream(listing, NAMESPACE, resource_version="1"):
                 pass
 
-    hearing = asyncio.create_task(hear())
+    receiving = asyncio.create_task(receive())
     share = await _share(seconds)
-    hearing.cancel()
-    await asyncio.gather(hearing, return_exceptions=True)
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
     await api_client.close()
     return share

@@ -1,11 +1,11 @@
 """Plays recorded answers of a real API server at a rate that the server itself can not reach here.
 
-Lists and the events of a watch are taken from the server, byte by byte. The player is a
+Lists and the events of a watch are taken from the server, byte by byte. The replayer is a
 process of its own, with TLS, that answers those lists and sends those events again and again, each
 with a version of its own and in a write of its own as the server does, so many in a second. What
 the reader is measured on are the bytes; who sends them makes no difference to it.
 
-``python -m benchmarks.kubernetes_replay FOLDER CERTIFICATE KEY RATE`` says its port, plays until
+``python -m benchmarks.kubernetes_replay FOLDER CERTIFICATE KEY RATE`` says its port, replays until
 its input ends, and says how many events a second it could send.
 """
 
@@ -53,12 +53,12 @@ async def record_events(
 
 
 def write_events(events: Sequence[bytes], path: str, to: Path) -> None:
-    """Write the events that a watch of this path plays."""
+    """Write the events that a watch of this path replays."""
     (to / f"{quote(path, safe='')}.events").write_bytes(b"".join(events))
 
 
 @dataclass
-class Player:
+class Replayer:
     """See the module."""
 
     folder: Path
@@ -74,13 +74,13 @@ class Player:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         events = self.folder / f"{name}.events"
-        with suppress(ConnectionError):  # whoever has heard enough hangs up
+        with suppress(ConnectionError):  # the client may close the connection
             if events.exists():
-                await self.play(events.read_bytes().splitlines(keepends=True), response)
+                await self.replay(events.read_bytes().splitlines(keepends=True), response)
             await asyncio.Event().wait()
         return response
 
-    async def play(self, events: list[bytes], response: web.StreamResponse) -> None:
+    async def replay(self, events: list[bytes], response: web.StreamResponse) -> None:
         """Send events for ever, at the rate."""
         parts = [_VERSION.split(event, maxsplit=1) for event in events]
         began, number = time.perf_counter(), 0
@@ -95,20 +95,20 @@ class Player:
             await asyncio.sleep(TICK_SECONDS)
 
 
-async def play(folder: Path, certificate: str, key: str, rate: float) -> None:
+async def replay(folder: Path, certificate: str, key: str, rate: float) -> None:
     """Serve until the input ends."""
-    player = Player(folder, rate)
+    replayer = Replayer(folder, rate)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate, key)
     app = web.Application()
-    app.router.add_get("/{path:.*}", player.answer)
+    app.router.add_get("/{path:.*}", replayer.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     _say(runner.addresses[0][1])
     await asyncio.to_thread(sys.stdin.read)
-    _say(player.reached)
+    _say(replayer.reached)
     await runner.cleanup()
 
 
@@ -117,8 +117,8 @@ def _say(number: float) -> None:
     sys.stdout.flush()
 
 
-class Playing:
-    """A player as a process, from outside.
+class ReplayProcess:
+    """A replayer as a process, from outside.
 
     Attributes:
         url: where it answers.
@@ -128,8 +128,8 @@ class Playing:
         self._process, self.url = process, url
 
     @classmethod
-    async def start(cls, folder: Path, authority: Path, rate: float) -> "Playing":
-        """Start a player with the recorded server's certificate, whose key lies beside it."""
+    async def start(cls, folder: Path, authority: Path, rate: float) -> "ReplayProcess":
+        """Start a replayer with the recorded server's certificate, whose key lies beside it."""
         words = (folder, authority, authority.with_suffix(".key"), rate)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.kubernetes_replay", *map(str, words)),
@@ -158,4 +158,4 @@ def kubeconfig(of: Path, url: str, to: Path) -> Path:
 
 
 if __name__ == "__main__":
-    asyncio.run(play(Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])))
+    asyncio.run(replay(Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])))

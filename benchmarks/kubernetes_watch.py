@@ -1,4 +1,4 @@
-"""Seeing a cluster: what listing everything and hearing of every change cost our process.
+"""Watching a cluster: what listing everything and receiving every change cost our process.
 
 The API server is real, the pods are of several kilobytes each, and what counts is the processor
 time of the process that watches, decodes into the scheduler's own types, keeps, and tells one
@@ -63,7 +63,7 @@ async def pages_of(client: KubeClient) -> list[bytes]:
 
 
 def take_in(pages: Sequence[bytes], store: Store[Pod]) -> list[WatchChange[Pod]]:
-    """Decode and apply a listing; what a subscriber is told of it."""
+    """Decode and apply a listing; what a subscriber receives of it."""
     listed = [found for page in pages for found in decode_page(page, Pod).items or ()]
     return [change for _, change in store.replace(listed)]
 
@@ -158,7 +158,7 @@ def main() -> None:
         show("Listing a cluster", figures, as_json=given.json)
     else:
         figures = asyncio.run(churn(given.pods or 400, given.seconds, given.rate))
-        show("Hearing of changes", figures, as_json=given.json)
+        show("Changes received", figures, as_json=given.json)
 
 
 if __name__ == "__main__":

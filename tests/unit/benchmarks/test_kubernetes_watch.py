@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from benchmarks.kubernetes_pods import pod, status
-from benchmarks.kubernetes_replay import Player
+from benchmarks.kubernetes_replay import Replayer
 from benchmarks.kubernetes_watch import take_in, with_changes
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.decoding import EventReader
@@ -47,7 +47,7 @@ async def test_recorded_changes_are_replayed_again_and_again_each_in_a_version_o
 
     wire: Any = Wire()
     with pytest.raises(ConnectionError):
-        await Player(Path(), rate=1e9).play(events, wire)
+        await Replayer(Path(), rate=1e9).replay(events, wire)
     reader = EventReader(Pod)
     read = [reader.read(event.rstrip()) for event in heard]
     assert [one.identity.uid for one in read] == ["0", "1", "0", "1", "0"]

@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId
 from carrel_scheduler.engines.local.mig import device_of, take_instance
 from carrel_scheduler.node.contract import Device, HealthCondition, NodeFacts
 from carrel_scheduler.node.mig import Instance, SimulatedMig
-from unit.workloads.harness import NODE, HandEngine
+from unit.workloads.harness import NODE, ControlledEngine
 
 MEMORY_MIB: Final = 40_000
 MODEL: Final = "A100-40GB"
@@ -92,7 +92,7 @@ class Gpus:
             self.mig._there[uuid].append(msgspec.structs.replace(made, uuid=""))
 
 
-class FaultyEngine(HandEngine):
+class FaultyEngine(ControlledEngine):
     """Starts tasks on GPUs that may vanish meanwhile, and answers that may be lost.
 
     Attributes:

@@ -67,8 +67,8 @@ def node_facts(gpus: int, cpu_milli: int = 64_000, memory_mib: int = 256_000) ->
     )
 
 
-class HandEngine:
-    """An engine whose processes live and die as the test says."""
+class ControlledEngine:
+    """An engine whose processes start and end as the test says."""
 
     def __init__(self) -> None:
         self.specs: dict[TaskId, TaskSpec] = {}
@@ -128,7 +128,7 @@ class HandEngine:
         self.alive.clear()
 
 
-class HandHub:
+class RecordingHub:
     """Remembers whom it was asked to start."""
 
     def __init__(self) -> None:
@@ -154,8 +154,8 @@ class SchedulerHarness:
         self.external_pods = external_pods
         self.now = 1_000_000.0
         self.ledger = ledger
-        self.engine = HandEngine()
-        self.hub = HandHub()
+        self.engine = ControlledEngine()
+        self.hub = RecordingHub()
         self.facts = node_facts(gpus)
         self.settings = LaunchSettings(
             api_url="http://127.0.0.1:1/services/carrel",
