@@ -1,7 +1,7 @@
 """People are told of their own work, if they ask for it, once, and of nobody else's."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,19 +12,13 @@ from carrel_schema.governance.alerts import AlertOut, SubscriptionFields
 from carrel_schema.objects import ReasonInfo
 from contract.api.mailbox import mailbox
 from contract.api.service import ApiHarness
-from contract.api.test_alerts import Hook
+from contract.api.webhook import Hook, hook
+
+__all__ = ["hook"]
 
 OWN = "/users/me/notifications"
 EVERYTHING = ["finished", "failed", "preempted", "long-pending", "idle-gpu"]
 HIDDEN_PATH = "T0000-hidden-path"
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    made = Hook()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from carrel_scheduler.alerts.weekly import WeeklyReports
 from carrel_schema.governance.costs import BudgetOut
 from contract.api.service import ApiHarness
-from contract.api.test_alerts import Hook, hook
 from contract.api.test_budgets import use
+from contract.api.webhook import Hook, hook
 
 __all__ = ["hook"]
 

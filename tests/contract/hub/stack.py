@@ -297,3 +297,18 @@ def token_model(stack: Stack, token: str) -> dict[str, Any]:
 
 
 os.environ.setdefault("NO_PROXY", "127.0.0.1")
+
+
+@asynccontextmanager
+async def browser(stack: Stack, name: str, address: str = "127.0.0.1") -> AsyncIterator[Person]:
+    """Somebody who is not signed in, at an address of their own."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    connector = aiohttp.TCPConnector(local_addr=(address, 0))
+    async with aiohttp.ClientSession(cookie_jar=jar, connector=connector) as session:
+        yield Person(stack, session, name)
+
+
+async def signed_in(somebody: Person) -> bool:
+    """Whether the Hub's home page opens."""
+    _, page = await somebody.get("/hub/home")
+    return 'name="password"' not in page

@@ -4,8 +4,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -13,7 +12,16 @@ import pytest
 
 from carrel.client import Client
 from carrel_hub.accounts.store import AccountStore
-from contract.hub.stack import PASSWORD, Person, Stack, person, token_model, until
+from contract.hub.stack import (
+    PASSWORD,
+    Person,
+    Stack,
+    browser,
+    person,
+    signed_in,
+    token_model,
+    until,
+)
 
 NEW_PASSWORD = "another-horse-battery"
 
@@ -23,26 +31,11 @@ def accounts(stack: Stack) -> AccountStore:
     return AccountStore(stack.settings.accounts_file)
 
 
-@asynccontextmanager
-async def browser(stack: Stack, name: str, address: str = "127.0.0.1") -> AsyncIterator[Person]:
-    """Somebody who is not signed in, at an address of their own."""
-    jar = aiohttp.CookieJar(unsafe=True)
-    connector = aiohttp.TCPConnector(local_addr=(address, 0))
-    async with aiohttp.ClientSession(cookie_jar=jar, connector=connector) as session:
-        yield Person(stack, session, name)
-
-
 def copy_of(somebody: Person, session: aiohttp.ClientSession) -> Person:
     """Somebody else's browser with all of a person's cookies."""
     for cookie in somebody.session.cookie_jar:
         session.cookie_jar.update_cookies({cookie.key: cookie})
     return Person(somebody.stack, session, somebody.name)
-
-
-async def signed_in(somebody: Person) -> bool:
-    """Whether the Hub's home page opens."""
-    _, page = await somebody.get("/hub/home")
-    return 'name="password"' not in page
 
 
 async def own_token(somebody: Person, note: str = "test") -> str:

@@ -18,7 +18,7 @@ from carrel.widgets.experiment_state import importance
 from carrel.widgets.live import LiveView
 from carrel_hub.console.pictures import palette
 from carrel_schema.answers import TrialOut
-from unit.notebook.test_views import page_says, until
+from unit.notebook.views import page_says, until
 
 SPACE = {"lr": {"type": "float", "low": 1e-4, "high": 1.0, "log": True}}
 SEARCH = {"metric": "loss", "direction": "minimize", "completions": 12, "parallelism": 3}

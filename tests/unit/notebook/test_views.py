@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from carrel.notebook.job import Job
 from carrel.testing import FakeScheduler
 from carrel.widgets.job import JobView
 from carrel.widgets.tables import JobsView, QuotaView
+from unit.notebook.views import page_says, until
 
 
 @pytest.fixture
@@ -23,18 +24,6 @@ def view(scheduler: FakeScheduler, client: Client) -> Iterator[JobView]:
     made.pause = 0.02
     yield made
     made.close()
-
-
-def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
-    """Wait for a condition that another thread makes true."""
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while not true():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
-
-
-def page_says(view: Any, kind: str, **content: Any) -> None:
-    view._handle_custom_msg({"type": kind, **content}, [])
 
 
 def test_follows_a_training_to_its_end(view: JobView, scheduler: FakeScheduler) -> None:

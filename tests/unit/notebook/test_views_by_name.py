@@ -8,7 +8,7 @@ from carrel import views
 from carrel.client import Client
 from carrel.testing import FakeScheduler
 from carrel.widgets.experiment import ExperimentView
-from unit.notebook.test_views import page_says, until
+from unit.notebook.views import page_says, until
 
 
 def test_views_by_name(scheduler: FakeScheduler, client: Client) -> None:

@@ -13,8 +13,7 @@ import pytest
 from carrel.cli import code_sign_in
 from carrel.cli.main import run
 from carrel.client import Client, config
-from contract.hub.stack import Person, Stack, person, token_model, until
-from contract.hub.test_sessions import browser
+from contract.hub.stack import Person, Stack, browser, person, token_model, until
 
 API = "/hub/api/carrel/sign-ins"
 Login = Callable[[], "asyncio.Task[int]"]

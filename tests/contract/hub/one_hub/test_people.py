@@ -10,8 +10,7 @@ from jupyterhub import orm
 from sqlalchemy import create_engine, delete, insert
 
 from carrel_hub.accounts.store import AccountStore
-from contract.hub.stack import PASSWORD, TIMEOUT_SECONDS, Person, Stack
-from contract.hub.test_sessions import browser, signed_in
+from contract.hub.stack import PASSWORD, TIMEOUT_SECONDS, Person, Stack, browser, signed_in
 
 NEW = "another-horse-battery"
 SECONDS_OF_A_LIST = 1.0
