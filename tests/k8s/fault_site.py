@@ -36,18 +36,8 @@ NO_FINALIZERS: Final = {"metadata": {"finalizers": None}}
 
 
 @dataclass
-class FaultSite(Site):
-    """The objects of one story; ``ledger`` is one of custom resources."""
-
-    @override
-    def template(self, gpus: int = 1, **more: Any) -> dict[str, Any]:
-        """The template with the security context that namespaces of projects require."""
-        made = super().template(gpus, **SECURE, **more)
-        made["containers"][0]["securityContext"] = {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        return made
+class TaskSite(Site):
+    """The objects of a test whose pods are tasks, too: their containers say how they are."""
 
     @override
     async def say(self, pod: OfScheduler, phase: str) -> None:
@@ -73,6 +63,21 @@ class FaultSite(Site):
         }
         how = PatchKind.STRATEGIC
         await self.client.patch(PODS, meta.name, body, meta.namespace, sub="status", how=how)
+
+
+@dataclass
+class FaultSite(TaskSite):
+    """The objects of one story; ``ledger`` is one of custom resources."""
+
+    @override
+    def template(self, gpus: int = 1, **more: Any) -> dict[str, Any]:
+        """The template with the security context that namespaces of projects require."""
+        made = super().template(gpus, **SECURE, **more)
+        made["containers"][0]["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        return made
 
     async def add_work(
         self, word: str, name: str, kind: str, tasks: int, gpus: int, **more: Any

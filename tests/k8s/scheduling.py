@@ -227,14 +227,16 @@ async def running(scheduler: Standalone) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def site(kubeconfig: Path, folder: Path) -> AsyncIterator[Site]:
+async def site(
+    kubeconfig: Path, folder: Path, kind: Callable[[KubeClient, Ledger, Path], Site] | None = None
+) -> AsyncIterator[Site]:
     """A test's part of the cluster; its nodes and pods are gone at the end."""
     client = KubeClient(from_kubeconfig(kubeconfig))
     ledger = await open_ledger(
         empty_ledger(folder / "ledger.sqlite"), clock=time.time, ids=lambda: uuid.uuid4().hex
     )
     try:
-        made = Site(client, ledger, folder)
+        made = (kind or Site)(client, ledger, folder)
         async with simulated_kubelets(made):
             yield made
     finally:

@@ -4,7 +4,9 @@ The service is a process, API server and controllers are real; a kubelet is play
 the driver: it offers the instances of a GPU as devices that take from counters of the GPU.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +18,15 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from carrel_schema.names import WORKLOAD_UID
+from carrel_scheduler.kube.errors import NotFound
+from carrel_scheduler.kube.resources import LEASES
+from carrel_schema.names import LEASE, WORKLOAD_UID
 from k8s.claimed_devices import DRIVER, device_class
 from k8s.cluster.control_plane import ControlPlane
 from k8s.cluster_service import ClusterService, cluster_service
-from k8s.fault_site import FaultSite, fault_site
-from k8s.ours import MARKS, kubectl, make_namespace, ours
-from k8s.scheduling import comes_to_be
+from k8s.fault_site import TaskSite
+from k8s.ours import MARKS, Kubectl, kubectl, make_namespace, ours
+from k8s.scheduling import Site, comes_to_be, site
 from k8s.served import Shell
 
 __all__ = ["kubectl", "ours"]  # fixtures
@@ -39,7 +43,7 @@ class DividedSite:
 
     service: ClusterService
     shell: Shell
-    here: FaultSite
+    here: Site
     project: str
 
     async def submit(self, name: str, *words: str) -> dict[str, Any]:
@@ -103,10 +107,12 @@ def slices(node: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def divided(ours: ControlPlane, tmp_path: Path) -> AsyncIterator[DividedSite]:
+async def divided(
+    ours: ControlPlane, kubectl: Kubectl, tmp_path: Path
+) -> AsyncIterator[DividedSite]:
     make_namespace(ours, SYSTEM)
     kubeconfig = ours.kubeconfig(tmp_path / "kubeconfig")
-    async with fault_site(kubeconfig, tmp_path, SYSTEM) as here:
+    async with site(kubeconfig, tmp_path, TaskSite) as here:
         node = f"{here.name}-divided"
         classes = {kind: f"{here.name}-{kind}" for kind in ("gpu", "mig")}
         settings = {
@@ -127,6 +133,9 @@ async def divided(ours: ControlPlane, tmp_path: Path) -> AsyncIterator[DividedSi
             await service.ask("POST", "/projects", {"name": project, "quota": quota})
             yield DividedSite(service, Shell(service, tmp_path), here, project)
             await service.end_all([project])
+            await asyncio.to_thread(kubectl, "delete", "projects.carrel.dev", project)
+        with suppress(NotFound):
+            await here.client.delete(LEASES, LEASE, SYSTEM)
         for one in slices(node):
             await here.client.delete(RESOURCE_SLICES, one["metadata"]["name"])
         for name in classes.values():
