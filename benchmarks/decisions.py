@@ -14,7 +14,7 @@ from benchmarks.report import Figure, show
 CASES: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "reclaim": lambda args: reclaim.run(args.nodes, args.repeats),
     "hard-no": lambda args: hard_no.run(args.nodes, args.repeats),
-    "cycle": lambda args: cycle.run(args.nodes, args.pods, args.repeats, args.warm_up),
+    "cycle": lambda args: cycle.run(args.nodes, args.pods, args.repeats, args.warm_up, args.rounds),
     "improve": lambda args: improve.run(args.nodes, args.pods, args.repeats, args.warm_up),
     "consolidate": lambda args: others.consolidate(args.nodes, args.repeats),
     "elastic": lambda args: others.elastic(args.nodes, args.repeats),
@@ -25,7 +25,7 @@ CASES: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
 TITLES = {
     "reclaim": "A gang of N/2 whole nodes takes back N nodes of borrowed GPUs, one decision",
     "hard-no": "The same gang where no legal set of victims suffices",
-    "cycle": "Full cycles in the steady state, 100 happenings between two",
+    "cycle": "Full cycles in the steady state, 100 changes between two",
     "improve": "A tenth of the running jobs would move to a better type of GPU, full cycles",
     "consolidate": "Work moves together so that gangs find room, one decision",
     "elastic": "Elastic trainings grow into idle room, one decision",
@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--pods", type=int, default=tasks, help="tasks that run")
         if name in ("cycle", "improve"):
             one.add_argument("--warm-up", type=int, default=30, help="cycles that do not count")
+        if name == "cycle":
+            one.add_argument("--rounds", type=int, default=3, help="equal runs; the fastest counts")
         one.add_argument("--repeats", type=int, default=repeats.get(name, 15))
         one.add_argument("--json", action="store_true", help="end with a line for machines")
     return top

@@ -118,7 +118,7 @@ def _figures(label: str, cluster: Cluster, cycles: int, warm_up: int) -> list[Fi
     would_move = len(cluster.state.improvable)
     with collecting_rarely():
         for _ in range(cycles + warm_up):
-            for event in (*pending, *cluster.happenings()):
+            for event in (*pending, *cluster.changes()):
                 cluster.state.apply(event)
             with deciding.one():
                 plan = decide(cluster.state, cluster.now, actions)

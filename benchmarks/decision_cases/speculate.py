@@ -3,7 +3,7 @@
 It is asked on the live state: the job is put in, everything is decided, what becomes of it is read,
 and the job is taken out again. Every question is about another job of another project and at
 another time, so none is answered by the one before. Twice: once the last plan has been carried out,
-and amid a hundred happenings that no cycle has decided upon yet, so that the question has to start
+and amid a hundred changes that no cycle has decided upon yet, so that the question has to start
 all that comes before its own job.
 """
 
@@ -29,9 +29,9 @@ def run(nodes: int, tasks: int, repeats: int) -> list[Figure]:
     _settle(cluster)
     label = f"{nodes:,} nodes, {tasks:,} tasks, one what-if"
     rows = _figures(label, cluster, repeats, GOAL_MS)
-    for event in cluster.happenings():
+    for event in cluster.changes():
         cluster.state.apply(event)
-    return [*rows, *_figures(f"{label} amid 100 happenings", cluster, repeats, None)]
+    return [*rows, *_figures(f"{label} amid 100 changes", cluster, repeats, None)]
 
 
 def _figures(label: str, cluster: Cluster, repeats: int, goal: float | None) -> list[Figure]:
@@ -62,7 +62,7 @@ def _ask(state: State, queued: WorkloadQueued, now: float) -> None:
 def _settle(cluster: Cluster) -> None:
     """A few cycles, so that what could start at once has started."""
     for _ in range(SETTLING):
-        for event in cluster.happenings():
+        for event in cluster.changes():
             cluster.state.apply(event)
         for event in cluster.consequences(decide(cluster.state, cluster.now)):
             cluster.state.apply(event)

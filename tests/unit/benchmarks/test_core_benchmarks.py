@@ -124,7 +124,7 @@ def test_a_tenth_would_move_to_a_type_of_which_nothing_is_free() -> None:
     cluster = Cluster(listing, lasting=lasting)
     assert len(cluster.state.improvable) == 140
     assert indexes_equal_recount(cluster.state) == []
-    for event in cluster.happenings():
+    for event in cluster.changes():
         cluster.state.apply(event)
     plan = decide(cluster.state, cluster.now)
     assert plan.bindings
@@ -180,7 +180,7 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
 
     monkeypatch.setattr(preemptors, "unless_failed_before", counted)
     for _ in range(8):
-        for event in pending + cluster.happenings():
+        for event in pending + cluster.changes():
             cluster.state.apply(event)
         searches.clear()
         pending = cluster.consequences(decide(cluster.state, cluster.now))

@@ -115,7 +115,7 @@ def test_a_lost_node_takes_the_whole_gang_and_comes_back() -> None:
     assert sim.jobs == {}
 
 
-def test_happenings_of_a_batch_are_decided_upon_together() -> None:
+def test_events_of_a_batch_are_decided_upon_together() -> None:
     state = state_of(node("n", 1), queue("a", 1))
     sim = Simulation(state, batch_seconds=10, settles=False)
     sim.run_until(0)
