@@ -2,7 +2,7 @@
 
 import gc
 
-COLLECT_AFTER = (50_000, 20, 100)
+COLLECT_AFTER = (5_000, 200, 100)
 
 
 def collect_rarely() -> None:

@@ -101,6 +101,7 @@ class Moves:
         started, reserved: uid -> index -> place.
         reserved_many: uids of jobs with reservations made by one entry.
         evicted: (T,) tasks that are evicted.
+        evicted_version: changes whenever ``evicted`` does.
         user_usage: see ``Cycle``.
     """
 
@@ -121,6 +122,7 @@ class Moves:
         }
         self.reserved_many: set[str] = set()
         self.evicted: Bools = np.zeros(len(state.tasks.node), np.bool_)
+        self.evicted_version = 0
 
     def mark(self) -> int:
         """A place in the log to roll back to."""
@@ -209,6 +211,7 @@ class Moves:
         self.free_capacity.evict(place)
         self._count(job, place, fixed, -1)
         self.evicted[row] = True
+        self.evicted_version += 1
         self.log.append(Move(MoveKind.EVICT, job, index, place, fixed, cause))
 
     def evict_many(self, rows: Counts, cause: Cause) -> None:
@@ -261,6 +264,7 @@ class Moves:
         else:
             self.free_capacity.keep(place)
             self.evicted[job.rows[move.index]] = False
+            self.evicted_version += 1
             self._count(job, place, move.fixed, 1)
 
     def _drop(self, places: dict[str, dict[int, Footprint]], uid: str, index: int) -> None:
@@ -288,6 +292,7 @@ class Moves:
             tasks.slots.take(rows).astype(np.int64),
         )
         self.evicted[rows] = sign > 0
+        self.evicted_version += 1
         for leaf, amounts in move.sums:
             self.queue_usage.add(leaf, amounts, sign=-sign)
         if self.group_usage is not None:

@@ -28,7 +28,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
-from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
+from carrel_scheduler.core.preemption.priority_guarantees import KeptAmounts, PriorityGuarantees
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, Tree, smaller
 from carrel_scheduler.core.queues.usage import (
     LimitViolation,
@@ -135,7 +135,8 @@ class ReclaimRequest:
     """
 
     __slots__ = (
-        "_always", "_before", "_demand", "_given", "_kept_from", "_leaf", "_left", "_multiplier",
+        "_always", "_amounts", "_before", "_demand", "_given", "_kept_from", "_leaf", "_left",
+        "_multiplier",
         "_priorities", "_rivals", "_usage", "_within_quota", "refusal",
     )  # fmt: skip
 
@@ -170,6 +171,7 @@ class ReclaimRequest:
         self._usage, self._leaf, self._demand = queue_usage, leaf, demand
         self._always, self._priorities = keeps, priorities
         self._kept_from: dict[int, int] = {}
+        self._amounts: dict[VictimGuarantees, KeptAmounts] = {}
         self._multiplier = saturation_milli
         self._given = given or {}
         self._before = tuple(map(tuple, queue_usage.used))
@@ -343,8 +345,13 @@ class ReclaimRequest:
         side, priorities = self._side(victim_leaf), self._priorities
         if priorities is None or not side:
             return LARGEST
-        used, kept = self._used_before, partial(self._kept, keeps=self._keeps(side[0]))
-        return priorities.lowest(self._usage.table, side, used, kept)
+        keeps = self._keeps(side[0])
+        amounts = self._amounts.get(keeps)
+        if amounts is None:
+            kept = partial(self._kept, keeps=keeps)
+            amounts = KeptAmounts(self._usage.table, self._used_before, kept)
+            self._amounts[keeps] = amounts
+        return priorities.lowest(side, amounts)
 
     def _parent(self, slot: int) -> int:
         return self._usage.table.parent[slot]

@@ -28,7 +28,7 @@ FEW = 2
 """The rows offered where victims of both rules are sought, unless there are few victims."""
 COMBINING = 4
 """Both rules are tried together in one of so many cycles, where there is much to look at."""
-SEARCH_BUDGET = 6_000
+SEARCH_BUDGET = 3_000
 """Tasks in the cluster times failed searches: so many of an action in one cycle.
 
 A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
@@ -36,12 +36,14 @@ keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its 
 """
 SERVED_BUDGET = 200_000
 """The same for searches that succeed. It is larger, since each of them starts a workload."""
-PREEMPTOR_BUDGET = 150_000
+PREEMPTOR_BUDGET = 100_000
 PREEMPTOR_FIXED = 30_000
 """The same for preemptors of all actions together: what one costs grows from a fixed part.
 
-Not in a cluster that is looked at as a whole, and not for moves, which evict nobody for good.
+Not in a small cluster with a short queue, and not for moves, which evict nobody for good.
 """
+MANY_ROWS = 1_000
+"""Where more rows wait, a small cluster serves no more preemptors in a cycle than a large one."""
 TURN = 7919
 """A prime, so that the turns of one cycle and the next begin far apart."""
 
@@ -121,12 +123,17 @@ def singles(cycle: Cycle) -> list[JobInfo]:
 
 
 def combines(cycle: Cycle) -> bool:
-    """Whether both rules are tried together in this cycle: always, but in a large cluster in turns.
+    """Whether both rules are tried together in this cycle: always, or in turns where much waits.
 
     Free capacity changes there all the time, and few of many searches find victims.
     """
     turn = cycle.state.version + int(cycle.now)
-    return cycle.looks_at_all(1) or cycle.asked is not None or turn % COMBINING == 0
+    return _serves_all(cycle) or cycle.asked is not None or turn % COMBINING == 0
+
+
+def _serves_all(cycle: Cycle) -> bool:
+    """Whether a cycle has time for every preemptor: few tasks are placed, and few rows wait."""
+    return cycle.looks_at_all(1) and len(cycle.state.waiting.used()) <= MANY_ROWS
 
 
 def _whose_turn(cycle: Cycle) -> JobInfo | None:
@@ -186,7 +193,7 @@ def most_served(cycle: Cycle) -> int:
 
 def most_preemptors(cycle: Cycle) -> int:
     """The number of further preemptors of an action in this cycle, at least one."""
-    if cycle.looks_at_all(1):
+    if _serves_all(cycle):
         return most_served(cycle)
     most = PREEMPTOR_BUDGET // (_tasks(cycle) + PREEMPTOR_FIXED)
     return max(1, most - len(cycle.moves.preemptors()))
