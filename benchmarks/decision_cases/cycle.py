@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from benchmarks.decision_cases import steady
 from benchmarks.decision_cases.loading import Listing, load
-from benchmarks.decision_cases.timing import Times, collecting_rarely, least, percentile
+from benchmarks.decision_cases.timing import (
+    Times,
+    collecting_rarely,
+    collector_timed,
+    least,
+    percentile,
+)
 from benchmarks.report import Figure, median
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
@@ -112,12 +118,14 @@ class CycleTimes:
     """The times of the same cycles: all of each, taking in its events, deciding.
 
     Attributes:
+        collector: the garbage collections between them.
         cluster: as it is after the last cycle.
     """
 
     total: Times
     events: Times
     deciding: Times
+    collector: Times
     cluster: Cluster
 
 
@@ -131,6 +139,7 @@ def run(nodes: int, tasks: int, cycles: int, warm_up: int, rounds: int) -> list[
         total=least([one.total for one in found]),
         events=least([one.events for one in found]),
         deciding=least([one.deciding for one in found]),
+        collector=min((one.collector for one in found), key=lambda times: sum(times.cpu)),
         cluster=found[-1].cluster,
     )
     return _figures(nodes, tasks, cycles, fastest)
@@ -140,10 +149,12 @@ def _measured(nodes: int, tasks: int, cycles: int, warm_up: int) -> CycleTimes:
     cluster = Cluster(steady.listing(nodes, tasks))
     total, events, deciding = Times(), Times(), Times()
     pending: list[Event] = []
-    with collecting_rarely():
+    with collecting_rarely(), collector_timed() as collector:
         for number in range(cycles + warm_up):
             if number == warm_up:
                 total, events, deciding = Times(), Times(), Times()
+                collector.wall.clear()
+                collector.cpu.clear()
                 cluster.bound = cluster.evicted = cluster.held = 0
             changes = pending + cluster.changes()
             with total.one():
@@ -154,7 +165,7 @@ def _measured(nodes: int, tasks: int, cycles: int, warm_up: int) -> CycleTimes:
                     plan = decide(cluster.state, cluster.now)
                     _ = (plan.bindings, plan.evictions, plan.nominations)
             pending = cluster.consequences(plan)
-    return CycleTimes(total, events, deciding, cluster)
+    return CycleTimes(total, events, deciding, collector, cluster)
 
 
 def _figures(nodes: int, tasks: int, cycles: int, times: CycleTimes) -> list[Figure]:
@@ -170,6 +181,8 @@ def _figures(nodes: int, tasks: int, cycles: int, times: CycleTimes) -> list[Fig
         Figure(f"{label}: median processor time", median(total.cpu), "ms", "-"),
         Figure(f"{label}: events, median", median(events.wall), "ms", "-"),
         Figure(f"{label}: deciding, median", median(deciding.wall), "ms", "-"),
+        Figure(f"{label}: collector, a cycle", sum(times.collector.cpu) / cycles, "ms", "-"),
+        Figure(f"{label}: collector, longest", max(times.collector.cpu, default=0), "ms", "-"),
         Figure(f"{label}: started a cycle", cluster.bound / cycles, "tasks", "-"),
         Figure(f"{label}: evicted a cycle", cluster.evicted / cycles, "jobs", "-"),
         Figure(f"{label}: waiting at the end", cluster.state.waiting.count, "jobs", "-"),

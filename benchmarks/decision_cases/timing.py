@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.report import Figure, median
-from carrel_scheduler.collecting import collect_rarely
+from carrel_scheduler.collecting import collect_rarely, collector_paused
 
 MILLISECONDS = 1000
 
@@ -26,9 +26,10 @@ class Times:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Time what is done inside."""
+        """Time what is done inside, where the collector rests as in a pass of the service."""
         wall, cpu = time.perf_counter(), time.thread_time()
-        yield
+        with collector_paused():
+            yield
         self.cpu.append((time.thread_time() - cpu) * MILLISECONDS)
         self.wall.append((time.perf_counter() - wall) * MILLISECONDS)
 
@@ -58,6 +59,26 @@ def collecting_rarely() -> Iterator[None]:
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
+
+
+@contextmanager
+def collector_timed() -> Iterator[Times]:
+    """The times of the collections inside, in milliseconds of the thread's processor time."""
+    found, began = Times(), [0.0, 0.0]
+
+    def note(phase: str, _info: dict[str, int]) -> None:
+        now = time.perf_counter(), time.thread_time()
+        if phase == "start":
+            began[:] = now
+            return
+        found.wall.append((now[0] - began[0]) * MILLISECONDS)
+        found.cpu.append((now[1] - began[1]) * MILLISECONDS)
+
+    gc.callbacks.append(note)
+    try:
+        yield found
+    finally:
+        gc.callbacks.remove(note)
 
 
 def repeat(

@@ -1,6 +1,14 @@
-"""Intervals of the garbage collector in a process that keeps millions of live objects."""
+"""Intervals of the garbage collector in a process that keeps millions of live objects.
+
+The collector finds cycles of garbage; what the scheduler makes is freed by reference counts, so
+nearly all that a collection looks at is alive. One looks at the objects made since the last, so it
+is as long as there are many: some milliseconds for 5,000, 30 and more for 50,000. Few of them are
+left by the next, so frequent short collections take less time in all than rare long ones.
+"""
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 COLLECT_AFTER = (5_000, 200, 100)
 
@@ -13,3 +21,18 @@ def collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the collector from running inside; what is due then follows afterwards.
+
+    A decision that evicts 40,000 tasks makes as many objects, which would be looked at eight times.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.backoff import Pauses
+from carrel_scheduler.collecting import collector_paused
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
@@ -51,7 +52,7 @@ from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
-from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
+from carrel_scheduler.workloads.reconcile.metrics import PassFigures, ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
 from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
 from carrel_scheduler.workloads.state import reasons
@@ -205,27 +206,8 @@ class Reconciler:
         changes = self.begin()
         figures = self.metrics.begin_pass(changes.number, self._inbox.age_seconds)
         try:
-            # 2. Handle the events that wait and the timers that are due.
-            while not self.quiet:
-                event = self._inbox.take()
-                figures.events += 1
-                with self.steps.event(changes, event):
-                    self.handlers.handle(changes, event)
-            self.handlers.due(changes, self.timers.take_due(changes.now))
-            # 3. Settle deleted projects and external pods.
-            if self.cache.draining:
-                self._deleted_projects.settle(changes)
-            if self.external_pods.reconcile(changes.now):
-                self.decider.ask_again()
-            self.handlers.follow_rules(changes)
-            if self.cache.used_up or self.cache.some_lowered:
-                with self.steps.step(changes, "decision", "budgets"):
-                    budget_priority.follow(changes)
-            if self.cache.limits_users:
-                with self.steps.step(changes, "decision", "user limits"):
-                    user_limits.follow(changes)
-            # 4. Ask the core for a plan and put it into the pass.
-            self._decide(changes)
+            with collector_paused():
+                self._handle_and_decide(changes, figures)
             # 5. Write reasons of pending workloads; 6. record everything; 7. carry it out.
             await self._explain_and_finish(changes)
         except Exception:
@@ -239,6 +221,29 @@ class Reconciler:
         if self.audit.due_at <= changes.now:
             self.audit.look(self.state)
         self.metrics.end_pass(figures, self.state.asking)
+
+    def _handle_and_decide(self, changes: PassChanges, figures: PassFigures) -> None:
+        # 2. Handle the events that wait and the timers that are due.
+        while not self.quiet:
+            event = self._inbox.take()
+            figures.events += 1
+            with self.steps.event(changes, event):
+                self.handlers.handle(changes, event)
+        self.handlers.due(changes, self.timers.take_due(changes.now))
+        # 3. Settle deleted projects and external pods.
+        if self.cache.draining:
+            self._deleted_projects.settle(changes)
+        if self.external_pods.reconcile(changes.now):
+            self.decider.ask_again()
+        self.handlers.follow_rules(changes)
+        if self.cache.used_up or self.cache.some_lowered:
+            with self.steps.step(changes, "decision", "budgets"):
+                budget_priority.follow(changes)
+        if self.cache.limits_users:
+            with self.steps.step(changes, "decision", "user limits"):
+                user_limits.follow(changes)
+        # 4. Ask the core for a plan and put it into the pass.
+        self._decide(changes)
 
     def begin(self) -> PassChanges:
         """Begin a pass."""
