@@ -193,7 +193,7 @@ class States:
         after -= self._value.item(node)
         if self._pack:
             after -= self._pack * sum(devices)
-        return math.floor(min(max(after / QUANTUM, WORST), -WORST - 1) + ROUNDING)
+        return math.floor(max(after / QUANTUM, WORST) + ROUNDING)
 
     def _gains(self, need: Need, kept: _NodeGains, nodes: Counts) -> npt.NDArray[np.int32]:
         if self._behind:
@@ -205,7 +205,6 @@ class States:
             after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
         after /= QUANTUM
         np.maximum(after, WORST, out=after)
-        np.minimum(after, -WORST - 1, out=after)
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.preemption.search.model import GangRequest, Layout, cells, fitting
+from carrel_scheduler.core.resources import MILLI
 
 STEPS = 16
 """A node's list is cut into at most so many steps."""
@@ -121,7 +122,7 @@ def places_of(request: GangRequest, layout: Layout, fits: Counts, base: Counts) 
     else:
         rows = layout.rows
     unit = layout.units_of(rows)
-    if layout.alone and _forced(request, layout, nodes, fits, rows):
+    if layout.alone and _forced(request, layout, nodes, rows):
         gain = np.ones(len(nodes), np.int64)
         items = Places(nodes, gain, spots, unit, gain, gain, gain > 1, forced=True)
     else:
@@ -139,16 +140,15 @@ def places_of(request: GangRequest, layout: Layout, fits: Counts, base: Counts) 
     return items
 
 
-def _forced(
-    request: GangRequest, layout: Layout, nodes: Counts, fits: Counts, rows: Counts
-) -> bool:
+def _forced(request: GangRequest, layout: Layout, nodes: Counts, rows: Counts) -> bool:
     """Whether every node has one place, and that needs every device that can be cleared."""
-    if not request.width or request.size * 2 <= 1000 or (fits.take(nodes) > 1).any():
+    if not request.width or request.size != MILLI:
         return False
-    usable = np.count_nonzero(layout.devices >= request.size, axis=0).take(nodes)
-    exact = request.size == 1000 and bool((layout.candidates.mask.take(rows) != 0).all())
+    usable = np.count_nonzero(layout.devices == MILLI, axis=0).take(nodes)
+    if (usable != request.width).any():
+        return False
     covered = bool((np.count_nonzero(layout.devices, axis=0).take(nodes) == request.width).all())
-    return exact and covered and bool((usable == request.width).all())
+    return covered and bool((layout.candidates.mask.take(rows) != 0).all())
 
 
 def _listed(

@@ -272,8 +272,6 @@ class ExactSearch:
         if index == len(self._units):
             self._offer(self._gone)
             return
-        if self._best.cost >= 0 and cost > self._best.cost:
-            return
         unit = self._units[index]
         self._trial.keep(unit)
         if self._trial.enough:
