@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     Event,
@@ -14,7 +16,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.columns import check_books
-from carrel_scheduler.core.invariants.state import check
+from carrel_scheduler.core.invariants.state import check, cores_are_minima
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, state_of, training
 
@@ -143,3 +145,15 @@ def test_who_is_protected_though_not_the_first_is_no_victim() -> None:
     assert protected(state) == [1]
     state.apply(training("mine", "b", 6))
     assert [(e.uid, e.indices) for e in decide(state, NOW).evictions] == [("c", (0,))]
+
+
+@pytest.mark.parametrize(
+    ("core", "said"),
+    [({0, 1}, ""), ({0, 1, 2}, ""), ({0}, "is no minimum"), ({0, 1, 3}, "does not run")],
+)
+def test_a_core_that_is_no_minimum_is_noticed(core: set[int], said: str) -> None:
+    state = running([1, 1, 1], least=2)
+    state.job("c").core = frozenset(core)
+    found = cores_are_minima(state)
+    assert len(found) == bool(said)
+    assert all(said in one for one in found)

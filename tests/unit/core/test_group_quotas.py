@@ -382,8 +382,15 @@ class TestTold:
             "`v`."
         )
 
-    def test_who_waits_reads_what_it_is_guaranteed_there(self) -> None:
-        run = full_of("vision", guaranteed("vision", 8, a100=4), guaranteed("speech", 8, a100=0.5))
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            [guaranteed("speech", 8, a100=0.5)],
+            [guaranteed("dept", 8, a100=0.5), queue("speech", 8, parent="dept")],
+        ],
+    )
+    def test_who_waits_reads_what_it_is_guaranteed_there(self, rules: list[QueueSet]) -> None:
+        run = full_of("vision", guaranteed("vision", 8, a100=4), *rules)
         run.submit(bound("s", "speech"), bound("t", "vision", "h100"))
         found = run.step().reasons["s"]
         assert (found.token, found.detail, found.bound) == (Token.QUOTA_USED, "a100", 500)

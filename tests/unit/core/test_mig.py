@@ -12,6 +12,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import Outcome, TaskPlaced, TaskReleased, WorkloadRemoved
 from carrel_scheduler.core.mig import InstanceUser
+from carrel_scheduler.core.plan import Removal
 from unit.core.situations import asking, node, queue, state_of, training
 
 A100 = mig.model_of("A100-40GB")
@@ -220,6 +221,23 @@ def test_an_instance_that_nobody_uses_any_more_is_used_again(
     plan = decide(state, 10.0)
     assert [(one.devices, one.slots) for one in plan.bindings] == [((device,), slots)]
     assert plan.removals == ()
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_only_a_kept_instance_in_the_way_of_a_start_is_removed(device: int) -> None:
+    kept = {"4g.20gb": 0b1111, "1g.5gb": 1 << 4, "1g.10gb": 0b11000000}
+    state = state_of(
+        *(node("m", 2, mig_model="A100-40GB"), queue("a", 2), training("whole", "a")),
+        TaskPlaced("whole", 0, "m", (1 - device,), 1.0),
+        *(training(name, "a", request=asking(0, mig_profile=name)) for name in kept),
+        *(TaskPlaced(name, 0, "m", (device,), 1.0, bits) for name, bits in kept.items()),
+        *(TaskReleased(name, 0, Outcome.SUCCEEDED, 2.0) for name in kept),
+        *(WorkloadRemoved(name) for name in kept),
+        training("next", "a", request=asking(0, mig_profile="2g.10gb")),
+    )
+    plan = decide(state, 10.0)
+    assert [(one.devices, one.slots) for one in plan.bindings] == [((device,), 0b110000)]
+    assert plan.removals == (Removal("m", device, 1 << 4),)
 
 
 def test_media_engines_exist_once() -> None:

@@ -105,6 +105,19 @@ def test_a_share_that_does_not_end_leaves_the_rest_of_its_gpu(share: float, *, k
     )
 
 
+@pytest.mark.parametrize("beside", [0.3, 0.2, 0])
+def test_a_share_starts_on_the_gpu_reserved_for_it_however_much_is_free_there(
+    beside: float,
+) -> None:
+    """On the other GPU it would fit exactly."""
+    state = state_of(
+        node("n", 2), queue("a", 2), *running(training("other", "a", 0.3), "n", 1),
+        *(running(training("runs", "a", beside), "n", 0) if beside else ()),
+        training("w", "a", 0.7), CapacityReserved("w", (("n", (0,), 0),)),
+    )  # fmt: skip
+    assert [(one.uid, one.devices) for one in decide(state, NOW).bindings] == [("w", (0,))]
+
+
 def test_values_of_a_label_count_where_there_is_room() -> None:
     racks = [node(f"n{n}", gpus, labels=(("rack", f"r{n}"),)) for n, gpus in enumerate((2, 2, 0))]
     state = state_of(*racks, queue("a"))

@@ -2,18 +2,21 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
-from carrel_scheduler.core.events import Event, QueueSet, WorkloadQueued
+from carrel_scheduler.core.events import Event, QueueSet, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import LARGEST
 from carrel_scheduler.core.preemption.legality import ReclaimRequest
 from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from unit.core.runs import Run
-from unit.core.situations import node, queue, running, state_of, training, workspace
+from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 SMALL, LARGE = frozenset({"a1", "a2"}), frozenset({"h"})
 NODES = {"a1": 2, "a2": 2, "h": 4}
@@ -95,6 +98,30 @@ def test_work_covered_by_quota_is_not_reclaimed_by_fair_share_for_what_is_beside
     assert len(run.evicted["a50"]) == 1
     assert said(run)["high"]
     assert said(run)["low"]
+
+
+ONE, N1 = asking(1), NodeConstraint(nodes=frozenset({"n1"}))
+WHOLE = asking(0, share_milli=0, mig_profile="7g.40gb")
+
+
+@pytest.mark.parametrize(
+    ("held", "asked"),
+    [(ONE, (ONE,)), (ONE, (ONE, replace(ONE, gpus=0))), (WHOLE, (WHOLE,))],
+    ids=["plain", "unlike tasks", "instances"],
+)
+def test_nor_for_whatever_work_while_what_is_beside_it_keeps_its_run_time(
+    held: Request, asked: tuple[Request, ...]
+) -> None:
+    """``b`` is beyond its quota by ``low``, which has only just begun."""
+    nodes = (node(name, 1, mig_model="A100-40GB") for name in ("n1", "n2"))
+    run = Run(*nodes, queue("a", 1), queue("b", 1, reclaim_min_runtime_s=1000))
+    for uid, priority, place, at in (("high", 75, "n1", -2000.0), ("low", 25, "n2", 0.0)):
+        where = NodeConstraint(nodes=frozenset({place}))
+        run.tell(training(uid, "b", priority=priority, request=replace(held, where=where)))
+        run.tell(TaskPlaced(uid, 0, place, (0,), at, 255 * bool(held.mig_profile)))
+    gang = Group(requests=tuple(replace(request, where=N1) for request in asked))
+    start(run, training("mine", "a", gang=gang))
+    assert run.evicted == {}
 
 
 def test_in_a_department_what_a_sibling_borrows_counts_as_gone_first() -> None:

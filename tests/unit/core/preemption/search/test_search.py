@@ -1,5 +1,7 @@
 """Single rules of the search for victims, on situations that can be read."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,24 @@ def test_the_last_victim_of_a_queue_may_overshoot_but_no_further() -> None:
     assert units_of(GangRequest(1, 2), layout) == [0]
     answer = search(GangRequest(2, 2), layout)
     assert answer == Impossible("budgets")
+
+
+@pytest.mark.parametrize(("counted", "both"), [(500, False), (200, True)])
+def test_what_units_hold_beside_devices_counts_for_their_queue(counted: int, *, both: bool) -> None:
+    rows = [(0, 0, 0, 8, 8, 0, 0), (0, 0, 0, 8, 8, 0, 1)]
+    victims = replace(victims_of(rows, [1, 2]), counted=np.full(2, counted))
+    units = unit_budgets(victims, flat(500))
+    assert units_of(GangRequest(1, cpu_milli=8), lay_out(free_nodes(1, 1), victims, units)) == [0]
+    answer = search(GangRequest(1, cpu_milli=16), lay_out(free_nodes(1, 1), victims, units))
+    assert isinstance(answer, Cleared) == both
+
+
+def test_a_task_that_frees_nothing_still_missing_is_no_part_of_a_place() -> None:
+    """One frees MiB, then one only millicores is needed: a second one with MiB costs nothing."""
+    node = [(0, 0, 0, 0, 9, 0, 0), (0, 0, 0, 0, 9, 0, 1), (0, 0, 0, 9, 0, 0, 2)]
+    rows = [*node, (1, 0, 0, 9, 9, 0, 3), *((n, 0, 0, 9, 9, 0, n + 2) for n in range(2, 24))]
+    layout = layout_of(rows, [1, 3, 5, 8] + [99] * 22, flat(-1), nodes=24)
+    assert units_of(GangRequest(1, cpu_milli=9, memory_mib=9), layout) == [0, 2]
 
 
 def test_a_department_guards_its_projects() -> None:
