@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         if name in ("cycle", "improve"):
             one.add_argument("--warm-up", type=int, default=30, help="cycles that do not count")
         if name == "cycle":
-            one.add_argument("--rounds", type=int, default=3, help="equal runs; the fastest counts")
+            one.add_argument("--rounds", type=int, default=5, help="equal runs; the fastest counts")
         one.add_argument("--repeats", type=int, default=repeats.get(name, 15))
         one.add_argument("--json", action="store_true", help="end with a line for machines")
     return top
