@@ -142,6 +142,11 @@ async def engines(driver: DeviceDriver, image: str) -> AsyncIterator[ClusterEngi
     await made.clean()
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster_of_the_spawner(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawners.without_cluster(monkeypatch)
+
+
 async def make_pod(engines: ClusterEngines, task: TaskSpec) -> None:
     """The Hub's spawner makes the pod of a workspace, whose server is a shell."""
     one = spawners.spawner(cmd=["sh", "-c", SAYS], volumes=[], volume_mounts=[])

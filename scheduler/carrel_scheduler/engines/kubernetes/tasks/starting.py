@@ -87,24 +87,29 @@ class Starter:
         self._epoch, self._owner_of = epoch, owner_of
         self._gpus, self._devices, self._instances = gpus, devices, instances
         self._claims = Claims(client, self._is_there)
-        self._starting: dict[TaskId, asyncio.Event] = {}
+        self._starting: dict[TaskId, list[asyncio.Event]] = {}
         self._nodes: set[str] = set()
         self._awaiting: set[TaskId] = set()
 
     async def start(self, task: TaskSpec) -> None:
         """Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left."""
-        self._starting[task.id] = asyncio.Event()
+        ended = asyncio.Event()
+        starts = self._starting.setdefault(task.id, [])
+        starts.append(ended)
+        start = self._start_external if task.external else self._start
         try:
-            await (self._start_external(task) if task.external else self._start(task))
+            await start(task, ended)
         except (KubeError, NotBound) as error:
             raise EngineError(f"task {task.id} could not be started: {error}") from error
         finally:
-            del self._starting[task.id]
+            starts.remove(ended)
+            if not starts:
+                del self._starting[task.id]
 
     def interrupt(self, task: TaskId) -> None:
         """A task that is being started is to end: its devices are not waited for any longer."""
-        if task in self._starting:
-            self._starting[task].set()
+        for ended in self._starting.get(task, ()):
+            ended.set()
 
     def _is_there(self, task: TaskId) -> bool:
         """Whether a task is being started or has not ended."""
@@ -113,7 +118,7 @@ class Starter:
             record is not None and record.status.phase is not TaskPhase.ENDED
         )
 
-    async def _start(self, task: TaskSpec) -> None:
+    async def _start(self, task: TaskSpec, ended: asyncio.Event) -> None:
         owner = await self._owner_of(task)
         wanted = manifest(task, self._settings, owner)
         environment.payload_secret(task, "")
@@ -130,7 +135,7 @@ class Starter:
                 if secret is not None:
                     with suppress(AlreadyExists):  # by the one whose start this goes on with
                         await self._client.create(SECRETS, secret, namespace)
-            await self._bind(task, pod)
+            await self._bind(task, pod, ended)
         except AlreadyStarted:
             raise
         except (KubeError, NotBound, EngineError):
@@ -169,14 +174,14 @@ class Starter:
             except (Unavailable, TooManyRequests):
                 continue  # the client paused before it gave up
 
-    async def _bind(self, task: TaskSpec, pod: TaskPod) -> None:
+    async def _bind(self, task: TaskSpec, pod: TaskPod, ended: asyncio.Event) -> None:
         """Bind the pod to the node of its GPUs, after preparing shared ones."""
         by_claim = self._devices is not None and self._devices.gives(task)
         if by_claim or not task_pods.shares_gpus(task):
             if task.devices and self._gpus is not None:
                 await self._gpus.make_room(task.node)
             given = _by_plugin if self._devices is None else self._devices.given
-            async with given(task, pod.metadata, self._starting[task.id]) as said:
+            async with given(task, pod.metadata, ended) as said:
                 await self._bind_with(task, pod, said)
             return
         if self._gpus is None:
@@ -263,12 +268,12 @@ class Starter:
         with suppress(AlreadyExists):
             await self._client.create(SERVICES, service, namespace)
 
-    async def _start_external(self, task: TaskSpec) -> None:
+    async def _start_external(self, task: TaskSpec, ended: asyncio.Event) -> None:
         """Bind an external pod to its place, once the pod exists."""
         self._awaiting.add(task.id)
         try:
             pod = await self._in_time(task)
-            await self._bind(task, pod)
+            await self._bind(task, pod, ended)
             withdrawn = task.id not in self._awaiting
         finally:
             self._awaiting.discard(task.id)
