@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.report import Figure, median
-from carrel_scheduler.collecting import collect_rarely, collector_paused
+from carrel_scheduler.collecting import collect_rarely
+from carrel_scheduler.workloads.reconcile.deciding import collector_paused
 
 MILLISECONDS = 1000
 

@@ -7,8 +7,6 @@ left by the next, so frequent short collections take less time in all than rare 
 """
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 COLLECT_AFTER = (5_000, 200, 100)
 
@@ -21,18 +19,3 @@ def collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keep the collector from running inside; what is due then follows afterwards.
-
-    A decision that evicts 40,000 tasks makes as many objects, which would be looked at eight times.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

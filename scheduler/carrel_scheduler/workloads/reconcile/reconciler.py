@@ -22,7 +22,6 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.backoff import Pauses
-from carrel_scheduler.collecting import collector_paused
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
@@ -49,7 +48,7 @@ from carrel_scheduler.workloads.reconcile import (
     user_limits,
 )
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
-from carrel_scheduler.workloads.reconcile.deciding import Decider
+from carrel_scheduler.workloads.reconcile.deciding import Decider, collector_paused
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
 from carrel_scheduler.workloads.reconcile.metrics import PassFigures, ReconcilerMetrics

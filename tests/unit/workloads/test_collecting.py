@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from carrel_scheduler.collecting import collector_paused
+from carrel_scheduler.workloads.reconcile.deciding import collector_paused
 
 Generations = list[int]
 
