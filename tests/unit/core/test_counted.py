@@ -109,6 +109,23 @@ def test_whole_gpus_are_reclaimed_from_who_borrows_beside_instances() -> None:
     assert [one.uid for one in decide(state, NOW).evictions] == ["whole"]
 
 
+@pytest.mark.parametrize(("cores", "evicted"), [(34, 1), (44, 2), (54, 0)])
+def test_who_needs_their_cores_takes_no_more_than_is_borrowed(cores: int, evicted: int) -> None:
+    """Four instances of ten cores each are 0.5 GPUs: with the third one more than 0.25 are gone."""
+    borrowed = [
+        training(f"b{number}", "b", request=replace(ASKED, cpu_milli=10_000)) for number in range(4)
+    ]
+    state = state_of(
+        divided(gpus=1),
+        queue("a", 1),
+        queue("b", 0.25),
+        *borrowed,
+        *(TaskPlaced(one.uid, 0, "n", (), 1.0) for one in borrowed),
+        training("mine", "a", cpu=cores),
+    )
+    assert len(decide(state, NOW).evictions) == evicted
+
+
 def test_what_no_node_has_is_told_with_what_there_is() -> None:
     asked = training("w", "a", request=asking(0, extended=((HALF, 1),), counted_milli=500))
     reason = decide(state_of(divided(), queue("a"), asked), NOW).reasons["w"]
