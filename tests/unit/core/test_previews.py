@@ -94,11 +94,12 @@ def test_an_instance_that_does_not_end_is_in_the_way_of_its_own_slots_only(
 @pytest.mark.parametrize(("share", "kept"), [(0.7, True), (0.8, False)])
 def test_a_share_that_does_not_end_leaves_the_rest_of_its_gpu(share: float, *, kept: bool) -> None:
     state = state_of(
-        node("n", 1), queue("a", 1),
+        node("n", 1), node("beside", 1), queue("a", 1),
         *running(training("runs", "a", 0.5), "n", 0), *running(training("v", "a", 0.3), "n", 0),
-        TaskReleasing("v", 0),
+        *running(training("u", "a", 0.6), "beside", 0),
+        TaskReleasing("v", 0), TaskReleasing("u", 0),
         training("w", "a", share), CapacityReserved("w", (("n", (0,), 0),)),
-        TaskStuck("v", 0),
+        TaskStuck("v", 0), TaskStuck("u", 0),
     )  # fmt: skip
     assert [one for one in decide(state, NOW).nominations if not one.places] == (
         [] if kept else [Nomination("w", ())]
