@@ -19,7 +19,7 @@ from carrel_scheduler.core.preemption.search.model import (
     lay_out,
     unit_budgets,
 )
-from carrel_scheduler.core.preemption.search.search import search
+from carrel_scheduler.core.preemption.search.search import pruned, search
 from carrel_scheduler.core.queues.rules import Tree
 from unit.core.preemption.search.situations import flat, free_nodes, victims_of
 
@@ -102,6 +102,17 @@ def test_a_task_that_frees_nothing_still_missing_is_no_part_of_a_place() -> None
     rows = [*node, (1, 0, 0, 9, 9, 0, 3), *((n, 0, 0, 9, 9, 0, n + 2) for n in range(2, 24))]
     layout = layout_of(rows, [1, 3, 5, 8] + [99] * 22, flat(-1), nodes=24)
     assert units_of(GangRequest(1, cpu_milli=9, memory_mib=9), layout) == [0, 2]
+
+
+@pytest.mark.parametrize("cost", [[9, 1, 5], [1, 9, 5]])
+def test_of_units_that_could_stand_in_for_one_another_the_dearest_is_spared(
+    cost: list[int],
+) -> None:
+    rows = [single(0, 0, 0, 0), single(0, 1, 0, 1), single(1, 0, 0, 2)]
+    layout, both = layout_of(rows, cost, flat(-1)), np.arange(2)
+    found = pruned(GangRequest(1, 1), layout, both, np.zeros(2, np.int64))
+    assert found is not None
+    assert found.tolist() == [cost.index(1)]
 
 
 def test_a_department_guards_its_projects() -> None:
