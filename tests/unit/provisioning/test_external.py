@@ -51,7 +51,7 @@ async def test_a_gang_is_one_request_where_its_pods_are(empty_ledger: Path, tmp_
         for name in ("p0", "p1"):
             token, message = told.reports[name]
             assert token == "WaitsForNodes"
-            assert message.startswith("Waiting for nodes: the cluster's autoscaler looks for them")
+            assert "Waiting for nodes: the cluster's autoscaler looks for them" in message
             assert "two of pool a" in message
         await harness.hear(node("new", 4))
         assert told.bound == {"p0", "p1"}

@@ -28,7 +28,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
-from carrel_scheduler.core.preemption.priority_guarantees import KeptAmounts, PriorityGuarantees
+from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees, QueueGuarantees
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, Tree, smaller
 from carrel_scheduler.core.queues.usage import (
     LimitViolation,
@@ -171,7 +171,7 @@ class ReclaimRequest:
         self._usage, self._leaf, self._demand = queue_usage, leaf, demand
         self._always, self._priorities = keeps, priorities
         self._kept_from: dict[int, int] = {}
-        self._amounts: dict[VictimGuarantees, KeptAmounts] = {}
+        self._amounts: dict[VictimGuarantees, QueueGuarantees] = {}
         self._multiplier = saturation_milli
         self._given = given or {}
         self._before = tuple(map(tuple, queue_usage.used))
@@ -349,7 +349,7 @@ class ReclaimRequest:
         amounts = self._amounts.get(keeps)
         if amounts is None:
             kept = partial(self._kept, keeps=keeps)
-            amounts = KeptAmounts(self._usage.table, self._used_before, kept)
+            amounts = QueueGuarantees(self._usage.table, self._used_before, kept)
             self._amounts[keeps] = amounts
         return priorities.lowest(side, amounts)
 

@@ -28,7 +28,7 @@ Amounts = Callable[[int], Triple]
 """Amounts by the slot of a queue."""
 
 
-class KeptAmounts:
+class QueueGuarantees:
     """What queues use and what they keep, whatever the priority, for one request and threshold.
 
     The sums over the children of a queue are made once, since all their victims ask for them.
@@ -82,7 +82,7 @@ class PriorityGuarantees:
         self._version = -1
         self._gone: dict[tuple[int, int], Victims] = {}
 
-    def lowest(self, side: Sequence[int], amounts: KeptAmounts) -> int:
+    def lowest(self, side: Sequence[int], amounts: QueueGuarantees) -> int:
         """The lowest priority that is kept; ``LARGEST`` where none is.
 
         Args:
@@ -119,7 +119,7 @@ class PriorityGuarantees:
         return self._gone
 
 
-def _is_covered(side: Sequence[int], amounts: KeptAmounts, lower: Triple) -> bool:
+def _is_covered(side: Sequence[int], amounts: QueueGuarantees, lower: Triple) -> bool:
     """Whether a queue without ``lower`` is covered right below the lowest common ancestor."""
     covered = amounts.covers(side[-1], lower)
     gone = lower
