@@ -95,11 +95,15 @@ class GuideShell:
         )
 
     def happening(self) -> str:
-        """The state of the cluster's pods, to find out why something failed."""
+        """The state of the cluster's pods and their logs, also of containers that have ended."""
         logs = (
             "kubectl -n carrel-system logs --prefix --tail=10 -l app.kubernetes.io/part-of=carrel"
         )
-        return self._shell(f"kubectl get pods -A; {logs}").stdout
+        ended = (
+            "for pod in $(kubectl -n carrel-system get pods -o name); do"
+            " kubectl -n carrel-system logs --previous --prefix --tail=30 $pod 2>/dev/null; done"
+        )
+        return self._shell(f"kubectl get pods -A; {logs}; {ended}").stdout
 
     def _own(self, text: str) -> str:
         """The text with a free port."""
