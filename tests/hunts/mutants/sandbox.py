@@ -26,13 +26,13 @@ TESTS = (
 )
 TOO_SLOW = ("tests/unit/core/test_machine.py",)
 """Would take longer than all others together; without them the figure can only be lower."""
-COPIED = ("scheduler", "tests", "benchmarks", "docs")
+COPIED = ("scheduler", "extensions", "tests", "benchmarks", "docs")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".hypothesis", ".*_cache", "node_modules")
 
 CONFIGURATION = """\
 [pytest]
 addopts = --import-mode=importlib
-pythonpath = scheduler tests .
+pythonpath = scheduler extensions tests .
 filterwarnings = error
 markers = slow: takes more than a few seconds
 """
@@ -61,7 +61,7 @@ class Sandbox:
 
     def enter(self) -> None:
         """Let this process import from here; the repository is no longer on its path."""
-        mine = [str(self.root / "scheduler"), str(self.root / "tests"), str(self.root)]
+        mine = [str(self.root / one) for one in ("scheduler", "extensions", "tests", "")]
         away = str(REPOSITORY)
         kept = [one for one in sys.path if not one.startswith(away) or "site-packages" in one]
         sys.path[:] = [*mine, *kept]
