@@ -24,7 +24,7 @@ from carrel_scheduler.core.preemption.consolidate import (
     consolidate_for_entitled,
 )
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
-from carrel_scheduler.core.preemption.preemptors import combines
+from carrel_scheduler.core.preemption.preemptors import combines, replaces
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 
 Action = Callable[[Cycle], None]
@@ -61,7 +61,7 @@ def _moves(cycle: Cycle) -> bool:
 ACTIONS: Sequence[NeededAction] = (
     NeededAction(lambda cycle: cycle.state.reserved, start_reserved),
     NeededAction(lambda cycle: cycle.asks, allocate),
-    NeededAction(lambda cycle: cycle.state.reserved, replace_reserved),
+    NeededAction(lambda cycle: cycle.state.reserved and replaces(cycle), replace_reserved),
     NeededAction(_moves, consolidate_for_entitled),
     NeededAction(_evicts, RECLAIM.run),
     NeededAction(lambda cycle: cycle.group_quotas and _evicts(cycle), RECLAIM_IN_GROUP.run),

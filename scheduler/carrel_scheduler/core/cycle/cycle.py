@@ -40,6 +40,8 @@ FEW_MOVES = 256
 SMALL = 60
 SMALL_CLUSTER = 2000
 """The number of placed tasks up to which a cluster is looked at as a whole."""
+MANY_ROWS = 1_000
+"""Where more rows wait, a small cluster is looked at as a large one: so many ask in each cycle."""
 MANY_TASKS = 32
 """A step of more tasks is worth looking at everybody."""
 
@@ -334,7 +336,10 @@ class Cycle:
 
     def looks_at_all(self, tasks: int) -> bool:
         """Whether a step of so many tasks is sought on all nodes."""
-        return tasks > MANY_TASKS or self.state.tasks.count <= SMALL_CLUSTER
+        if tasks > MANY_TASKS:
+            return True
+        few = self.state.tasks.count <= SMALL_CLUSTER
+        return few and len(self.state.waiting.used()) <= MANY_ROWS
 
     def evictable(self) -> list[JobInfo]:
         """Jobs of which something may be stopped and that were left alone so far.

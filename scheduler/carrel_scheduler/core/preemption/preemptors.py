@@ -36,14 +36,12 @@ keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its 
 """
 SERVED_BUDGET = 200_000
 """The same for searches that succeed. It is larger, since each of them starts a workload."""
-PREEMPTOR_BUDGET = 100_000
+PREEMPTOR_BUDGET = 60_000
 PREEMPTOR_FIXED = 30_000
 """The same for preemptors of all actions together: what one costs grows from a fixed part.
 
 Not in a small cluster with a short queue, and not for moves, which evict nobody for good.
 """
-MANY_ROWS = 1_000
-"""Where more rows wait, a small cluster serves no more preemptors in a cycle than a large one."""
 TURN = 7919
 """A prime, so that the turns of one cycle and the next begin far apart."""
 
@@ -125,15 +123,24 @@ def singles(cycle: Cycle) -> list[JobInfo]:
 def combines(cycle: Cycle) -> bool:
     """Whether both rules are tried together in this cycle: always, or in turns where much waits.
 
-    Free capacity changes there all the time, and few of many searches find victims.
+    Free capacity changes there all the time, and few of many searches find victims. A cycle in
+    which one of the rules alone served somebody has done enough.
     """
-    turn = cycle.state.version + int(cycle.now)
-    return _serves_all(cycle) or cycle.asked is not None or turn % COMBINING == 0
+    if cycle.looks_at_all(1) or cycle.asked is not None:
+        return True
+    return _turn(cycle) == 0 and not cycle.moves.preemptors()
 
 
-def _serves_all(cycle: Cycle) -> bool:
-    """Whether a cycle has time for every preemptor: few tasks are placed, and few rows wait."""
-    return cycle.looks_at_all(1) and len(cycle.state.waiting.used()) <= MANY_ROWS
+def replaces(cycle: Cycle) -> bool:
+    """Whether other places are sought for reservations: always, or in turns where much waits.
+
+    Not in the cycles in which both rules are tried together.
+    """
+    return cycle.looks_at_all(1) or cycle.asked is not None or _turn(cycle) == COMBINING // 2
+
+
+def _turn(cycle: Cycle) -> int:
+    return (cycle.state.version + int(cycle.now)) % COMBINING
 
 
 def _whose_turn(cycle: Cycle) -> JobInfo | None:
@@ -193,7 +200,7 @@ def most_served(cycle: Cycle) -> int:
 
 def most_preemptors(cycle: Cycle) -> int:
     """The number of further preemptors of an action in this cycle, at least one."""
-    if _serves_all(cycle):
+    if cycle.looks_at_all(1):
         return most_served(cycle)
     most = PREEMPTOR_BUDGET // (_tasks(cycle) + PREEMPTOR_FIXED)
     return max(1, most - len(cycle.moves.preemptors()))
