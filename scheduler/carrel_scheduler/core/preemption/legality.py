@@ -136,8 +136,7 @@ class ReclaimRequest:
 
     __slots__ = (
         "_always", "_amounts", "_before", "_demand", "_given", "_kept_from", "_leaf", "_left",
-        "_multiplier",
-        "_priorities", "_rivals", "_usage", "_within_quota", "refusal",
+        "_multiplier", "_priorities", "_rivals", "_usage", "_within_quota", "refusal",
     )  # fmt: skip
 
     def __init__(

@@ -114,7 +114,7 @@ class Limiter:
         return None if base is None else base / task
 
     @contextlib.contextmanager
-    def without_processes(self) -> Iterator[Path | None]:
+    def trial_group(self) -> Iterator[Path | None]:
         """A control group of version 2 for a trial, removed at the end; see ``unified``.
 
         Raises ``OSError``.

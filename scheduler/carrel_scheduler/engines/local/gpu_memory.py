@@ -72,7 +72,7 @@ class DriverLimits:
 
     def _try(self) -> str:
         try:
-            with self._groups.without_processes() as group:
+            with self._groups.trial_group() as group:
                 if group is None:
                     return VERSION_2
                 self._driver.try_with(group)

@@ -291,10 +291,41 @@ def test_who_holds_places_and_waits_for_others_to_end_is_tried_again() -> None:
     assert sorted(run.evicted) == sorted(ALL_FOUR)
 
 
-def test_a_large_cluster_tries_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle, "SMALL_CLUSTER", 0)
+@pytest.fixture(params=["SMALL_CLUSTER", "MANY_ROWS"])
+def _in_turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is large, or its queue is long."""
+    monkeypatch.setattr(cycle, request.param, 0)
+
+
+@pytest.mark.usefixtures("_in_turns")
+def test_it_is_tried_in_turns_where_there_is_much_to_look_at() -> None:
     state = state_of(*two_and_two(), urgent())
     served = [bool(decide(state, NOW + second).evictions) for second in range(8)]
+    assert served[:4] == served[4:]
+    assert served.count(True) == 2
+
+
+@pytest.mark.usefixtures("_in_turns")
+def test_it_is_not_tried_in_turns_once_one_rule_alone_has_served_somebody() -> None:
+    other = (
+        node("m", 1), queue("c", 1), *running(training("minor", "c", priority=10), "m", 0),
+        training("major", "c", priority=80),
+    )  # fmt: skip
+    state = state_of(*two_and_two(), urgent(), *other)
+    evicted = {one.uid for second in range(8) for one in decide(state, NOW + second).evictions}
+    assert evicted == {"minor"}
+
+
+@pytest.mark.usefixtures("_in_turns")
+def test_other_places_for_what_is_reserved_are_sought_in_turns() -> None:
+    base = two_and_two(gpus=6, preempt_min_runtime_s=1500.0)
+    run = Run(
+        *base, urgent(), training("too-large", "b", 9), settings=Settings(reservation_delay_s=10.0)
+    )
+    run.now = NOW
+    run.step()
+    served = [bool(decide(run.state, 2000.0 + second).evictions) for second in range(8)]
+    assert "urgent" in run.state.reserved
     assert served[:4] == served[4:]
     assert served.count(True) == 2
 
