@@ -86,6 +86,16 @@ async def output(engine: Engine, task: TaskSpec, **options: Any) -> bytes:
     return b"".join(pieces)
 
 
+async def typed(engine: Engine, task: TaskSpec, *command: str) -> str:
+    """The output of a command in the sandbox of a running task."""
+    session = await engine.exec(task.id, command)
+    found = b""
+    while piece := await session.read():
+        found += piece
+    await session.close()
+    return found.decode()
+
+
 async def wait_for_output(engine: Engine, task: TaskSpec, wanted: bytes) -> None:
     """Wait until a running task has written something."""
     found = b""

@@ -21,7 +21,7 @@ from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.engines.local.gpu_memory import GpuMemory
 from carrel_scheduler.node.limiter.library import NoLibrary
 from contract.engine.local_engines import AS_ROOT, NODE, LocalEngines
-from contract.engine_tasks import a_task, output, run, wait_for_output
+from contract.engine_tasks import a_task, output, run, typed, wait_for_output
 from gpu_driver.build import HERE
 from gpu_driver.limited import build_cuda
 from gpu_driver.state import GpuState
@@ -113,12 +113,8 @@ async def test_a_terminal_beside_the_task_shares_its_limit(
     await engine.start(task)
     await wait_for_output(engine, task, b"true")
     script = program(gpus, "cuda = Cuda(); tell([bool(cuda.alloc(96)), bool(cuda.alloc(1))])")
-    session = await engine.exec(task.id, ["bash", "-c", f"cd $CARREL_TASK_DIR; {script}"])
-    found = b""
-    while piece := await session.read():
-        found += piece
-    await session.close()
-    assert json.loads(found) == [True, False]
+    told = await typed(engine, task, "bash", "-c", f"cd $CARREL_TASK_DIR; {script}")
+    assert json.loads(told) == [True, False]
     await engine.stop(task.id, 0.0)
 
 

@@ -21,7 +21,7 @@ from carrel_scheduler.node.limiter.library import NoLibrary
 from carrel_scheduler.node.memory_limits import NO_LIMITS
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine.test_gpu_memory import FREE, LIMITED, fraction, gpus, program, told
-from contract.engine_tasks import output, wait_for, wait_for_output
+from contract.engine_tasks import output, typed, wait_for, wait_for_output
 from gpu_driver.groups import mounted_groups
 from gpu_driver.session import machine
 from gpu_driver.state import MIB, GpuState
@@ -111,12 +111,8 @@ async def test_all_processes_of_a_task_and_its_terminals_share_the_limit(
     script = past_the_limiter(
         gpus, "cuda = Cuda(); tell([bool(cuda.alloc(96)), bool(cuda.alloc(1))])"
     )
-    session = await engine.exec(task.id, ["bash", "-c", f"cd $CARREL_TASK_DIR; {script}"])
-    found = b""
-    while piece := await session.read():
-        found += piece
-    await session.close()
-    assert json.loads(found) == [True, False]
+    told = await typed(engine, task, "bash", "-c", f"cd $CARREL_TASK_DIR; {script}")
+    assert json.loads(told) == [True, False]
     await engine.stop(task.id, 0.0)
     await engine.close()
 

@@ -14,7 +14,7 @@ import pytest
 from carrel_scheduler.engines.contract import Engine, EngineError, TaskSpec
 from carrel_scheduler.engines.local.cgroups import base_name, find_limiter
 from contract.engine.local_engines import AS_ROOT, LocalEngines
-from contract.engine_tasks import a_task, output, run, wait_for_output
+from contract.engine_tasks import a_task, output, run, typed, wait_for_output
 
 pytestmark = [
     pytest.mark.root,
@@ -43,16 +43,6 @@ async def said(engine: Engine, task: TaskSpec) -> str:
     """What a task writes until it ends."""
     await run(engine, task)
     return (await output(engine, task)).decode()
-
-
-async def typed(engine: Engine, task: TaskSpec, *command: str) -> str:
-    """What a command beside a running task writes."""
-    session = await engine.exec(task.id, command)
-    found = b""
-    while piece := await session.read():
-        found += piece
-    await session.close()
-    return found.decode()
 
 
 def opened(folder: Path) -> None:
