@@ -88,6 +88,7 @@ class _Loader:
     def __init__(self, state: State, listing: Listing) -> None:
         self._state, self._listing = state, listing
         self._sound: set[int] = set()
+        self._classes: dict[int, int | None] = {}
         self._wanted: dict[str, TaskPlaced] = {}
         self._others: list[TaskPlaced] = []
         for event in listing.placed:
@@ -112,39 +113,42 @@ class _Loader:
 
     def _workloads(self) -> tuple[list[WorkloadQueued], list[int], list[Shape]]:
         """The workloads that are entered together; the others ask for capacity afterwards."""
-        state, shapes_of = self._state, self._state.shapes.of
+        state, shapes_of, sound = self._state, self._state.shapes.of, self._sound
         specs: list[WorkloadQueued] = []
         queues: list[int] = []
         shapes: list[Shape] = []
-        learned: Counter[int] = Counter()
+        classes: list[int] = []
         leaf_of = {name: slot for name, slot in state.queues.slots.items() if _is_leaf(state, slot)}
         usual = {name for name, slot in state.nodes.slots.items() if not state.nodes.mig[slot]}
-        wanted, kinds, seen = self._wanted, state.classes.kinds, set[str]()
+        wanted, seen, class_of = self._wanted, set[str](), self._usual_class
         for spec in self._listing.workloads:
             queue, place = leaf_of.get(spec.project), wanted.get(spec.uid)
             if queue is not None and place is not None and spec.uid not in seen:
                 seen.add(spec.uid)
-                shape = self._checked(spec) if spec.tasks == 1 else shapes_of(spec)
-                one = len(shape.classes) == 1 and not spec.gated
-                if one and place.node in usual and kinds[shape.classes[0]].form in USUAL_FORMS:
+                shape = shapes_of(spec)
+                if spec.tasks == 1 and (shape.id not in sound or not spec.uid):
+                    check_workload(spec)
+                    sound.add(shape.id)
+                cls = class_of(shape)
+                if cls is not None and not spec.gated and place.node in usual:
                     specs.append(spec)
                     queues.append(queue)
                     shapes.append(shape)
-                    learned[shape.classes[0]] += 1
+                    classes.append(cls)
                     continue
             job = enter(state, spec)
             state.version += 1
-            learned.update(job.shape.classes)
-        _learn(state, learned)
+            classes += job.shape.classes
+        _learn(state, Counter(classes))
         return specs, queues, shapes
 
-    def _checked(self, spec: WorkloadQueued) -> Shape:
-        """The shape of a workload; of equal ones only the first is checked."""
-        shape = self._state.shapes.of(spec)
-        if shape.id not in self._sound or not spec.uid:
-            check_workload(spec)
-            self._sound.add(shape.id)
-        return shape
+    def _usual_class(self, shape: Shape) -> int | None:
+        """The class of the one task of a shape, where it is a usual one."""
+        if shape.id not in self._classes:
+            cls, kinds = shape.cls, self._state.classes.kinds
+            usual = len(shape.classes) == 1 and kinds[cls].form in USUAL_FORMS
+            self._classes[shape.id] = cls if usual else None
+        return self._classes[shape.id]
 
 
 class _Places:

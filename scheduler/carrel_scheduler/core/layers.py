@@ -7,9 +7,9 @@ slots of GPUs with MIG instances are bits in a (D, N) uint8 array; such a device
 thousandths as its slots are worth, so an empty one is a whole GPU either way.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +24,7 @@ LARGEST: Final = (1 << 63) - 1
 HOST_ROWS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(msgspec.Struct, frozen=True, gc=False):
     """The resources that one task takes on one node.
 
     Attributes:

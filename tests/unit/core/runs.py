@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -234,7 +236,10 @@ def fingerprint(state: State) -> str:
 def _line(state: State, job: JobInfo) -> str:
     names = state.nodes.names
     tasks = [(i, state.tasks.footprint(row)) for i, row in sorted(job.rows.items())]
-    places = [(i, names[p.node], replace(p, node=0)) for i, p in (*tasks, *sorted(job.reservation))]
+    places = [
+        (i, names[p.node], msgspec.structs.replace(p, node=0))
+        for i, p in (*tasks, *sorted(job.reservation))
+    ]
     sets = [sorted(job.halted), sorted(job.stuck), sorted((job.out or {}).items())]
     flags = (job.queued, job.started, job.saved, job.stale_since, job.uid in state.stale)
     return f"{job.spec} {places} {sets} {flags} {job.uid in state.partial}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from carrel_scheduler.core.events import (
@@ -204,16 +205,16 @@ def promise(state: State, uid: str, *places: tuple[int, Footprint]) -> None:
 
 def test_promises_are_within_what_is_there(state: State) -> None:
     one = state.job("w").reservation[0]
-    promise(state, "q", (0, replace(one[1], devices=(1,), share=1)))
+    promise(state, "q", (0, msgspec.structs.replace(one[1], devices=(1,), share=1)))
     assert check(state) == [
         f"reserved_once: device {(state.nodes.slot('n2'), 1)} is reserved 1001 of 1000"
     ]
-    promise(state, "q", (0, replace(one[1], devices=(4,))))
+    promise(state, "q", (0, msgspec.structs.replace(one[1], devices=(4,))))
     assert check(state) == ["places_are_on_nodes: the reservation of q is on no node"]
-    promise(state, "q", (1, replace(one[1], devices=(3,))))
+    promise(state, "q", (1, msgspec.structs.replace(one[1], devices=(3,))))
     assert [each.partition(":")[0] for each in check(state)] == ["reserved_for_waiting_tasks"]
     promise(state, "q")
-    promise(state, "j", (0, replace(one[1], devices=(3,))))
+    promise(state, "j", (0, msgspec.structs.replace(one[1], devices=(3,))))
     assert check(state) == [
         "reserved_for_waiting_tasks: j[0] runs or does not wait, and has a reservation"
     ]

@@ -93,7 +93,7 @@ class GroupUsage:
         group = self._group.take(tasks.node.take(rows))
         counted = (group != NO_GROUP) & ~tasks.stopping.take(rows)
         rows, group = rows[counted], group[counted]
-        queue, gpu = state.jobs.queue.take(tasks.job.take(rows)), tasks.gpu_of(rows)
+        queue, gpu = state.jobs.queue.take(tasks.job.take(rows)), tasks.gpu.take(rows)
         np.add.at(self._used, (queue, group), gpu)
         np.add.at(fixed, (queue, group), gpu * (tasks.victim.take(rows) < 0))
         for job in state.reserved.values():

@@ -218,7 +218,7 @@ class Moves:
         """Many preemptible tasks are evicted at once."""
         tasks = self.state.tasks
         queue = self.state.jobs.queue.take(tasks.job.take(rows))
-        amounts = (tasks.gpu_of(rows), tasks.host[0].take(rows), tasks.host[1].take(rows))
+        amounts = (tasks.gpu.take(rows), tasks.host[0].take(rows), tasks.host[1].take(rows))
         sums = [np.bincount(queue, weights=amount) for amount in amounts]
         found = [
             (leaf, (int(sums[0][leaf]), int(sums[1][leaf]), int(sums[2][leaf])))
@@ -297,12 +297,12 @@ class Moves:
             self.queue_usage.add(leaf, amounts, sign=-sign)
         if self.group_usage is not None:
             queues = self.state.jobs.queue.take(tasks.job.take(rows)).tolist()
-            nodes, gpus = tasks.node.take(rows).tolist(), tasks.gpu_of(rows).tolist()
+            nodes, gpus = tasks.node.take(rows).tolist(), tasks.gpu.take(rows).tolist()
             for leaf, node, gpu in zip(queues, nodes, gpus, strict=True):
                 self.group_usage.add(leaf, node, -sign * gpu)
         if self.user_usage is not None:
             jobs = map(self.state.jobs.at, tasks.job.take(rows).tolist())
-            gpus, cores = tasks.gpu_of(rows).tolist(), tasks.host[0].take(rows).tolist()
+            gpus, cores = tasks.gpu.take(rows).tolist(), tasks.host[0].take(rows).tolist()
             for job, gpu, cpu in zip(jobs, gpus, cores, strict=True):
                 self.user_usage.add(job, (gpu, cpu), -sign)
 

@@ -326,7 +326,9 @@ class Offers:
         self._above = -waiting.priority.take(self._numbers)
         self._since = waiting.since.take(self._numbers)
         self._leaves = leaves = waiting.queue.take(self._numbers)
-        first = np.flatnonzero(np.diff(leaves, prepend=-1))
+        starts = np.ones(len(leaves), np.bool_)
+        np.not_equal(leaves[1:], leaves[:-1], out=starts[1:])
+        first = starts.nonzero()[0]
         slots = leaves.take(first).tolist()
         self._next = dict(zip(slots, first.tolist(), strict=True))
         self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))

@@ -201,7 +201,7 @@ def _behind(cycle: Cycle, job: JobInfo) -> Triple:
     rows = np.array([row for job in records if job for row in job.rows.values()], np.int64)
     rows = rows[~(tasks.stopping.take(rows) | cycle.moves.evicted.take(rows))]
     host = tasks.host.take(rows, 1).sum(axis=1)
-    return int(tasks.gpu_of(rows).sum()), int(host[0]), int(host[1])
+    return int(tasks.gpu.take(rows).sum()), int(host[0]), int(host[1])
 
 
 def _empty(cycle: Cycle) -> Layer:

@@ -29,7 +29,7 @@ class UserUsage:
         slots = tasks.job.take(rows)
         mine = np.array(self._fair, np.bool_).take(jobs.queue.take(slots))
         rows, slots = rows[mine], slots[mine]
-        gpus = np.bincount(slots, tasks.gpu_of(rows)).astype(np.int64)
+        gpus = np.bincount(slots, tasks.gpu.take(rows)).astype(np.int64)
         cores = np.bincount(slots, tasks.host[0].take(rows)).astype(np.int64)
         for slot in np.unique(slots).tolist():
             self.add(jobs.at(slot), (gpus.item(slot), cores.item(slot)))

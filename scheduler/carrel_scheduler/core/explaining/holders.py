@@ -135,7 +135,7 @@ class Holders:
         """(r,) the amount of a resource that the tasks of these rows hold."""
         tasks = self._cycle.state.tasks
         if resource == 0:
-            return tasks.gpu_of(rows)
+            return tasks.gpu.take(rows)
         if resource < EXTENDED:
             held: Counts = tasks.host[resource - 1].take(rows)
             return held

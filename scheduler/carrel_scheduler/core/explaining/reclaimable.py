@@ -120,7 +120,7 @@ class Victims:
             )
         )
         rows, slots = rows.take(order), slots.take(order)
-        self.amounts: Counts = np.vstack([tasks.gpu_of(rows)[None], tasks.host.take(rows, 1)])
+        self.amounts: Counts = np.vstack([tasks.gpu.take(rows)[None], tasks.host.take(rows, 1)])
         self.queue: Counts = jobs.queue.take(slots).astype(np.int64)
         self.priority = tasks.priority.take(rows)
         self.before: Counts = self._running_sums()

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.legality import Budgets
+from carrel_scheduler.core.preemption.search.budgets import UnitBudgets
 from carrel_scheduler.core.preemption.search.model import Candidates, EligibleNodes
 from carrel_scheduler.core.work.gang_steps import shed_steps
 from carrel_scheduler.core.work.jobs import JobInfo, leaf_states
@@ -29,6 +31,7 @@ class VictimTable:
         unit: (V,) index of the unit.
         gpu: (V,) thousandths that they hold.
         first: (U,) position in ``rows`` of a task of each unit.
+        alone: every unit is one task, so ``unit`` and ``first`` count up.
         left_out: some jobs have more to give than stands here.
         nodes: (K,) slots of the only nodes that were looked at; ``None``: all.
     """
@@ -39,6 +42,7 @@ class VictimTable:
     gpu: Counts
     unit: Counts
     first: Counts
+    alone: bool
     left_out: bool
     nodes: Counts | None = None
 
@@ -51,9 +55,18 @@ class VictimTable:
         """(U,) the amount of a resource that every unit holds."""
         host = self.cycle.state.tasks.host
         column = host[resource - 1].take(self.rows) if resource else self.gpu
-        if len(self.first) == len(self.rows):
-            return column.take(self.first)
+        if self.alone:
+            return column
         return np.bincount(self.unit, column, minlength=len(self.first)).astype(np.int64)
+
+    def budgets(self, of_queues: Budgets) -> UnitBudgets:
+        """What queues may lose, by these units."""
+        queue = self.cycle.state.jobs.queue.take(self.slots()).astype(np.int64)
+        return UnitBudgets(of_queues, queue, self.held)
+
+    def slots(self) -> Counts:
+        """(U,) the slot of each unit's job."""
+        return self.job if self.alone else self.job.take(self.first)
 
     def jobs(self) -> list[JobInfo]:
         """The victims' workloads, including those that start in this cycle."""
@@ -77,6 +90,8 @@ class VictimTable:
                 useful |= (excess[:, r] > 0).take(queue) & (host[r - 1].take(rows) > 0)
         if useful.all():
             return self
+        if self.alone:
+            return self.only(useful)
         units = np.zeros(len(self.first), np.bool_)
         units[self.unit[useful]] = True
         return self.only(units)
@@ -85,8 +100,12 @@ class VictimTable:
         """The table of these units, (U,)."""
         if units.all():
             return self
-        kept = units.take(self.unit)
-        _, first, unit = np.unique(self.unit[kept], return_index=True, return_inverse=True)
+        if self.alone:
+            kept = units
+            first = unit = np.arange(np.count_nonzero(kept))
+        else:
+            kept = units.take(self.unit)
+            _, first, unit = np.unique(self.unit[kept], return_index=True, return_inverse=True)
         job, gpu = self.job[kept], self.gpu[kept]
         return replace(self, rows=self.rows[kept], job=job, gpu=gpu, unit=unit, first=first)
 
@@ -94,7 +113,7 @@ class VictimTable:
         """Rows of all tasks of these units."""
         chosen = np.zeros(len(self.first), np.bool_)
         chosen[units] = True
-        return self.rows[chosen.take(self.unit)]
+        return self.rows[chosen if self.alone else chosen.take(self.unit)]
 
     def _victims(self, cost: Counts, order: Counts) -> Candidates:
         tasks, rows = self.cycle.state.tasks, self.rows
@@ -102,13 +121,12 @@ class VictimTable:
             node=self._places(tasks.node.take(rows)),
             mask=tasks.mask.take(rows),
             share=tasks.share.take(rows).astype(np.int64),
-            counted=tasks.counted.take(rows).astype(np.int64),
             cpu_milli=tasks.host[0].take(rows),
             memory_mib=tasks.host[1].take(rows),
-            queue=self.cycle.state.jobs.queue.take(self.job).astype(np.int64),
             unit=self.unit,
             cost=cost,
             order=order,
+            alone=self.alone,
         )
 
     def _places(self, node: Counts) -> Counts:
@@ -160,18 +178,18 @@ def victims_of(
     """
     state = cycle.state
     tasks, jobs = state.tasks, state.jobs
-    among = np.arange(len(tasks.node)) if nodes is None else _whole_jobs(cycle, nodes)
-    legal = np.append(giving, False).take(tasks.victim.take(among))
+    among = None if nodes is None else _whole_jobs(cycle, nodes)
+    victim = tasks.victim if among is None else tasks.victim.take(among)
+    legal = np.append(giving, False).take(victim)
     if cycle.moves.log:
-        legal &= ~cycle.moves.evicted.take(among)
+        evicted = cycle.moves.evicted
+        legal &= ~(evicted if among is None else evicted.take(among))
     if below is not None:
-        most = (
-            below if isinstance(below, int) else below.take(tasks.victim.take(among), mode="wrap")
-        )
-        legal &= tasks.priority.take(among) < most
-    mixed = _mixed(cycle, among)
-    left_out = bool((legal & mixed).any())
-    rows = among.compress(legal & ~mixed)
+        most = below if isinstance(below, int) else below.take(victim, mode="wrap")
+        priority = tasks.priority if among is None else tasks.priority.take(among)
+        legal &= priority < most
+    rows = legal.nonzero()[0] if among is None else among.compress(legal)
+    rows, left_out = _without_growing(cycle, rows)
     job = tasks.job.take(rows)
     whole = jobs.whole.take(job)
     if protected_s is not None:
@@ -180,21 +198,26 @@ def victims_of(
         rows, job, whole = rows[old], job[old], whole[old]
     if members:
         each = np.arange(len(rows))
-        gpu = tasks.gpu_of(rows)
-        return VictimTable(cycle, rows, job, gpu, each, each, left_out=False, nodes=nodes)
+        gpu = tasks.gpu.take(rows)
+        return VictimTable(
+            cycle, rows, job, gpu, each, each, alone=True, left_out=False, nodes=nodes
+        )
     surplus = np.zeros(len(rows), np.bool_)
     if not whole.all():
         surplus = _surplus(cycle, job[~whole]).take(rows)
         left_out |= bool((~whole & ~surplus).any())
         kept = whole | surplus
         rows, job, surplus = rows[kept], job[kept], surplus[kept]
-    if bool((jobs.placed.take(job) == 1).all()) and not surplus.any():
+    alone = bool((jobs.placed.take(job) == 1).all()) and not surplus.any()
+    if alone:
         unit = first = np.arange(len(rows))
     else:
         names = np.where(surplus, rows + len(jobs.by_slot), job)
         _, first, unit = np.unique(names, return_index=True, return_inverse=True)
-    gpu = tasks.gpu_of(rows)
-    return VictimTable(cycle, rows, job, gpu, unit, first, left_out=left_out, nodes=nodes)
+    gpu = tasks.gpu.take(rows)
+    return VictimTable(
+        cycle, rows, job, gpu, unit, first, alone=alone, left_out=left_out, nodes=nodes
+    )
 
 
 def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
@@ -209,13 +232,20 @@ def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
     return np.union1d(rows, np.concatenate(more))
 
 
-def _mixed(cycle: Cycle, among: Counts) -> Bools:
-    """(n,) of these rows, tasks of jobs that get more in this cycle: evicted as a whole."""
+def _without_growing(cycle: Cycle, rows: Counts) -> tuple[Counts, bool]:
+    """These rows without tasks of jobs that get more in this cycle, which are evicted as a whole.
+
+    Returns:
+        The rows, and whether there were such tasks.
+    """
     moves, jobs = cycle.moves, cycle.state.jobs
-    rows = [
+    growing = [
         row for uid in (*moves.started, *moves.reserved) for row in jobs.by_uid[uid].rows.values()
     ]
-    return np.isin(among, rows) if rows else np.zeros(len(among), np.bool_)
+    if not growing:
+        return rows, False
+    others = rows[~np.isin(rows, growing)]
+    return others, len(others) < len(rows)
 
 
 def _surplus(cycle: Cycle, slots: Counts) -> Bools:

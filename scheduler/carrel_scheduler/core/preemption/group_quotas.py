@@ -113,7 +113,7 @@ class GroupGuarantees(GroupRights):
         for row in np.flatnonzero(group != NO_GROUP).tolist():
             of_unit = held.setdefault(table.unit.item(row), Counter())
             of_unit[group.item(row)] += table.gpu.item(row)
-        slots = table.job.take(table.first)
+        slots = table.slots()
         leaf = jobs.queue.take(slots)
         kept = elsewhere | (leaf == self._leaf)
         kept[[unit for unit in range(len(kept)) if unit not in held]] = True

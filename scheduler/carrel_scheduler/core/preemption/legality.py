@@ -239,6 +239,8 @@ class ReclaimRequest:
         Args:
             giving: (Q,) these queues.
         """
+        if self._priorities is None:
+            return None
         table = self._usage.table
         leaves = [slot for slot in np.flatnonzero(giving).tolist() if not table.children[slot]]
         kept = {slot: least for slot in leaves if (least := self.kept_from(slot)) < LARGEST}
@@ -371,12 +373,16 @@ class ReclaimRequest:
     ) -> None:
         """Enter the amounts that may be taken of a queue, and of every queue below it."""
         found[slot] = left
-        children = self._usage.table.children[slot]
-        if children and any(left):
-            own = [beyond(child) for child in children]
+        below = self._usage.table.children
+        if below[slot] and any(left):
+            own = [beyond(child) for child in below[slot]]
             unclaimed = _unclaimed(left, own)
-            for child, amounts in zip(children, own, strict=True):
-                self._spread(child, _part(left, unclaimed, amounts), beyond, found)
+            for child, amounts in zip(below[slot], own, strict=True):
+                part = _part(left, unclaimed, amounts)
+                if below[child]:
+                    self._spread(child, part, beyond, found)
+                else:
+                    found[child] = part
 
     def _beyond(self, slot: int, *, keeps: VictimGuarantees, new: bool) -> Triple:
         """The amounts by which a queue is beyond its threshold, of what the preemptor asks for."""
@@ -390,8 +396,10 @@ class ReclaimRequest:
 
     def _kept(self, slot: int, *, keeps: VictimGuarantees) -> Triple:
         """The threshold of a queue on a victim's side."""
-        kept: Triple = self._usage.allocatable[slot]
-        return smaller(kept, self._usage.quota[slot]) if keeps is VictimGuarantees.QUOTA else kept
+        usage = self._usage
+        if keeps is not VictimGuarantees.QUOTA:
+            return usage.allocatable[slot]
+        return smaller(usage.allocatable[slot], usage.quota[slot])
 
     def _used_before(self, slot: int) -> Triple:
         """A queue's usage without what this cycle gave it."""

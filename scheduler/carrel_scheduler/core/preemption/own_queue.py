@@ -11,10 +11,10 @@ Their places must not have been given to others meanwhile.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
+from msgspec.structs import replace
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import TAKEN, Cause, ManyEvicted, Move
@@ -167,7 +167,7 @@ class OwnQueue:
 
     def _most(self) -> Triple:
         tasks, rows = self.cycle.state.tasks, self._rows
-        gpu, (cpu, memory) = tasks.gpu_of(rows), tasks.host[:2].take(rows, 1).sum(axis=1).tolist()
+        gpu, (cpu, memory) = tasks.gpu.take(rows), tasks.host[:2].take(rows, 1).sum(axis=1).tolist()
         return added([(int(gpu.sum()), cpu, memory), *(job.shape.total for job in self._new)])
 
 

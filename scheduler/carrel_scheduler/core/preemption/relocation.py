@@ -8,9 +8,9 @@ step.
 """
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+import msgspec
 import numpy as np
 
 from carrel_scheduler.core import mig
@@ -27,8 +27,7 @@ PLACES = 16
 """The most places for a MIG instance that are tried on a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTask:
+class NodeTask(msgspec.Struct, frozen=True, gc=False):
     """A task on a node.
 
     Attributes:

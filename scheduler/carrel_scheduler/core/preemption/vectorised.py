@@ -26,7 +26,6 @@ from carrel_scheduler.core.preemption.search.model import (
     SearchLimitReached,
     lay_out,
     refused_by_sums,
-    unit_budgets,
 )
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.preemption.victim_order import costed
@@ -88,8 +87,7 @@ def _strict(cycle: Cycle, budgets: Budgets) -> Budgets:
     if not (budgets.most < NO_BOUND).any():
         return budgets
     tasks = cycle.state.tasks
-    gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
-    return budgets.by_excess((gpus.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))
+    return budgets.by_excess((tasks.gpu.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
@@ -120,11 +118,11 @@ def make_room(
     table, budgets = offer.table, offer.budgets
     if table is None:
         return False
-    plain, free = table.plain(), table.free_capacity(job.shape.cls)
-    of_units = unit_budgets(plain, budgets)
+    free, of_units = table.free_capacity(job.shape.cls), table.budgets(budgets)
     few = are_few(table)
     if not (few or table.left_out) and refused_by_sums(request, free, of_units):
         return False
+    plain = table.plain()
     layout = lay_out(free, plain, of_units)
     weighed = None if bool(budgets.open.all()) else budgets.excess
     layout.later = lambda: costed(table, plain, weighed)

@@ -243,7 +243,7 @@ def costed(table: VictimTable, plain: Candidates, excess: Counts | None = None) 
 
 def _beyond(table: VictimTable, excess: Counts) -> Counts:
     """(U,) 1 where a unit holds more than its queue may lose, of everything that it may."""
-    queue = table.cycle.state.jobs.queue.take(table.job.take(table.first))
+    queue = table.cycle.state.jobs.queue.take(table.slots())
     fits = np.zeros(len(table.first), np.bool_)
     for r in RESOURCES:
         left = excess[:, r].take(queue)
@@ -256,7 +256,7 @@ def _beyond(table: VictimTable, excess: Counts) -> Counts:
 def _costs(table: VictimTable) -> Counts:
     """(U,) the costs; see the module."""
     jobs = table.cycle.state.jobs
-    slots = table.job.take(table.first)
+    slots = table.slots()
     queue = jobs.queue.take(slots).astype(np.int64)
     priority = jobs.priority.take(slots).astype(np.int64)
     lost = np.maximum(table.cycle.now - jobs.since.take(slots), 0.0)
@@ -286,7 +286,7 @@ def _covered(table: VictimTable, slots: Counts) -> Counts:
 def _order(table: VictimTable) -> Counts:
     """(U,) queues in the order of victims; in them lower priority, then the younger."""
     state, queue_usage = table.cycle.state, table.cycle.queue_usage
-    slots = table.job.take(table.first)
+    slots = table.slots()
     queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
     present = np.flatnonzero(np.bincount(queue)).tolist()
     place = np.zeros(len(queue_usage.used), np.int64)

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 
 NOBODY = -1
+LOWEST = 1 << 15
+"""Added to a priority, a signed number of 16 bits, so that it is not below zero."""
 _OTHERS = ("priority", "stopping", "stuck")
 
 
@@ -46,7 +48,7 @@ class PreemptibleUsage:
             preemptible
         )
         for kind, amount in (
-            (GPU, tasks.gpu_of(preemptible)),
+            (GPU, tasks.gpu.take(preemptible)),
             (CPU, tasks.host[0].take(preemptible)),
         ):
             sums = np.bincount(spot, amount, COLUMNS * width).astype(np.int32)
@@ -120,6 +122,7 @@ class TaskColumns:
         mask: (T,) bit d set when the task holds device d.
         share: (T,) thousandths of each of these devices; slots: (T,) bits of a MIG instance.
         counted: (T,) thousandths of GPUs beside these devices, see ``Request.counted_milli``.
+        gpu: (T,) thousandths of GPUs that count for its queue: of the devices and beside them.
         cls: (T,) class of its request; job: (T,) slot of its workload; index: (T,) within it.
         host: (2, T) millicores and MiB.
         victim: (T,) slot of the queue while the task may be evicted (preemptible and not stopping
@@ -138,6 +141,7 @@ class TaskColumns:
         self.share: npt.NDArray[np.int16] = np.zeros(0, np.int16)
         self.slots: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self.counted: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.gpu: Counts = np.zeros(0, np.int64)
         self.cls: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.job: Counts = np.full(0, NOBODY, np.int64)
         self.index: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -171,6 +175,7 @@ class TaskColumns:
         self.share[row] = place.share
         self.slots[row] = place.slots
         self.counted[row] = place.counted
+        self.gpu[row] = place.amounts[0]
         self.cls[row] = cls
         self.job[row] = job
         self.index[row] = index
@@ -198,6 +203,8 @@ class TaskColumns:
         at = np.array(rows, np.int64)
         for name, values in columns.items():
             getattr(self, name)[at] = values
+        devices = np.bitwise_count(columns["mask"].astype(np.uint64)).astype(np.int64)
+        self.gpu[at] = columns["share"] * devices + columns["counted"]
         cls = columns["cls"].tolist()
         self.host[0, at] = [hosts[one][0] for one in cls]
         self.host[1, at] = [hosts[one][1] for one in cls]
@@ -211,12 +218,14 @@ class TaskColumns:
         rows = rows.compress(self.victim.take(rows) != NOBODY)
         if not len(rows):
             return {}
-        pairs = np.stack([self.victim.take(rows), self.priority.take(rows)])
-        kinds, which, tasks = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
-        amounts = (self.gpu_of(rows), self.host[0].take(rows), self.host[1].take(rows))
+        pairs = self.victim.take(rows).astype(np.int64) << 16  # then the 16 bits of the priority
+        pairs += self.priority.take(rows).astype(np.int64) + LOWEST
+        kinds, which, tasks = np.unique(pairs, return_inverse=True, return_counts=True)
+        amounts = (self.gpu.take(rows), self.host[0].take(rows), self.host[1].take(rows))
         held = [np.bincount(which, amount).astype(np.int64).tolist() for amount in amounts]
         victims = zip(tasks.tolist(), *held, strict=True)
-        return dict(zip(zip(*kinds.tolist(), strict=True), victims, strict=True))
+        queues, priorities = (kinds >> 16).tolist(), ((kinds & 0xFFFF) - LOWEST).tolist()
+        return dict(zip(zip(queues, priorities, strict=True), victims, strict=True))
 
     def set_victim(self, row: int, queue: int) -> None:
         """Set whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
@@ -224,7 +233,7 @@ class TaskColumns:
         if before == queue:
             return
         priority, cpu = self.priority.item(row), self.host.item(0, row)
-        gpu = self.share.item(row) * self.mask.item(row).bit_count() + self.counted.item(row)
+        gpu = self.gpu.item(row)
         for slot, sign in ((before, -1), (queue, 1)):
             if slot != NOBODY:
                 held = sign * gpu, sign * cpu, sign * self.host.item(1, row)
@@ -252,7 +261,7 @@ class TaskColumns:
             self._usage.leave(row, self.node.item(row))
         self.node[row] = self.job[row] = NOBODY
         self.mask[row] = self.share[row] = self.slots[row] = self.counted[row] = 0
-        self.host[:, row] = 0
+        self.gpu[row] = self.host[0, row] = self.host[1, row] = 0
         self.stopping[row] = self.stuck[row] = False
         self._spare.append(row)
 
@@ -274,13 +283,6 @@ class TaskColumns:
             self.slots.item(row),
             self.counted.item(row),
         )
-
-    def gpu_of(self, rows: Counts) -> Counts:
-        """(n,) thousandths of GPUs that these tasks hold, as counted for their queues."""
-        held = np.bitwise_count(self.mask.take(rows)).astype(np.int64)
-        held *= self.share.take(rows)
-        held += self.counted.take(rows)
-        return held
 
     @property
     def count(self) -> int:
@@ -306,7 +308,7 @@ class TaskColumns:
         for name in ("node", "job", "victim"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.full(new - old, NOBODY, column.dtype)]))
-        for name in ("mask", "share", "slots", "counted", "cls", "index", *_OTHERS):
+        for name in ("mask", "share", "slots", "counted", "gpu", "cls", "index", *_OTHERS):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros(new - old, column.dtype)]))
         self.host = np.concatenate([self.host, np.zeros((2, new - old), np.int64)], axis=1)

@@ -13,9 +13,8 @@ from carrel_scheduler.core.preemption.search.model import (
     fitting,
     lay_out,
     refused_by_sums,
-    unit_budgets,
 )
-from unit.core.preemption.search.situations import random_situation
+from unit.core.preemption.search.situations import random_situation, unit_budgets
 
 NODES = 100
 

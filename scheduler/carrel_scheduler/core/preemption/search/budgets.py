@@ -7,6 +7,7 @@ that plus the largest unit of the queue: its *cap* in that resource. For equal u
 exact. A queue *binds* when it has more to lose than its cap allows, in every resource it exceeds.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -17,28 +18,31 @@ from carrel_scheduler.core.preemption.legality import Budgets, legal_losses, may
 RESOURCES: Final = 3
 
 
+def sums_by_queue(queue: Counts, amounts: Counts | int, size: int) -> Counts:
+    """(size,) the sums of amounts, one for each entry of ``queue`` or the same for all."""
+    if isinstance(amounts, int):
+        return np.bincount(queue, minlength=size) * amounts
+    return np.bincount(queue, weights=amounts, minlength=size).astype(np.int64)
+
+
 class UnitBudgets:
     """The budgets of all queues, seen by the units of one set of victims.
 
     Attributes:
         queue: (U,) leaf queue of a unit.
-        amounts: three (U,) columns, what a unit's going takes from its queue.
         live: (U,) units that may go at all.
         relevant: resources that a queue exceeds which may not lose any amount.
-        alike: per resource the amount of every unit where all have the same, else 0.
     """
 
-    __slots__ = ("_caps", "alike", "amounts", "budgets", "live", "queue", "relevant", "tree")
+    __slots__ = ("_alike", "_amounts", "_caps", "_held", "budgets", "live", "queue", "relevant",
+                 "tree")  # fmt: skip
 
-    def __init__(
-        self, budgets: Budgets, queue: Counts, amounts: tuple[Counts, Counts, Counts]
-    ) -> None:
-        self.budgets, self.queue, self.amounts = budgets, queue, amounts
+    def __init__(self, budgets: Budgets, queue: Counts, held: Callable[[int], Counts]) -> None:
+        """``held``: gives the (U,) amounts of a resource that the units hold."""
+        self.budgets, self.queue, self._held = budgets, queue, held
         self.tree = budgets.tree
-        self.alike = [
-            int(column[0]) if len(column) and bool((column == column[0]).all()) else 0
-            for column in amounts
-        ]
+        self._amounts: dict[int, Counts] = {}
+        self._alike: dict[int, int] = {}
         exceeds = budgets.excess > 0
         asked = np.any(exceeds & ~budgets.open[:, None], axis=0).tolist()
         self.relevant = [r for r in range(RESOURCES) if asked[r]]
@@ -53,6 +57,22 @@ class UnitBudgets:
             self._caps = Caps(self)
         return self._caps
 
+    def amounts(self, resource: int) -> Counts:
+        """(U,) what a unit's going takes from its queue, computed on first use."""
+        found = self._amounts.get(resource)
+        if found is None:
+            found = self._amounts[resource] = self._held(resource)
+        return found
+
+    def alike(self, resource: int) -> int:
+        """The amount of every unit where all have the same, else 0."""
+        found = self._alike.get(resource)
+        if found is None:
+            column = self.amounts(resource)
+            same = len(column) and bool((column == column[0]).all())
+            found = self._alike[resource] = int(column[0]) if same else 0
+        return found
+
     def narrow(self, units: Bools) -> None:
         """Restrict the search to these units, (U,)."""
         live = self.live & units
@@ -62,16 +82,18 @@ class UnitBudgets:
     def held(self, units: Counts | None, resource: int) -> tuple[Counts, Counts]:
         """Sums and largest unit per queue, (Q,) each, of ``units`` (``None``: all live ones)."""
         if units is None and self.live.all():
-            queue, amount = self.queue, self.amounts[resource]
+            chosen = None
         else:
             chosen = np.flatnonzero(self.live) if units is None else units
-            queue, amount = self.queue.take(chosen), self.amounts[resource].take(chosen)
-        size = self.tree.size
-        sums = np.bincount(queue, weights=amount, minlength=size).astype(np.int64)
-        largest = np.zeros(size, np.int64)
-        if self.alike[resource]:
-            largest[sums > 0] = self.alike[resource]
+        queue = self.queue if chosen is None else self.queue.take(chosen)
+        size, alike = self.tree.size, self.alike(resource)
+        if alike:
+            sums = sums_by_queue(queue, alike, size)
+            largest = np.minimum(sums, alike)
         else:
+            column = self.amounts(resource)
+            amount = column if chosen is None else column.take(chosen)
+            sums, largest = sums_by_queue(queue, amount, size), np.zeros(size, np.int64)
             np.maximum.at(largest, queue, amount)
         return self.tree.sums(sums), self.tree.largest(largest)
 
@@ -86,9 +108,9 @@ class UnitBudgets:
 
     def steps(self, sums: Counts, largest: Counts, resource: int) -> Counts:
         """(Q,) a divisor of the amounts of every live unit of a queue or of one below it."""
-        amount, live = self.amounts[resource], self.live
-        if self.alike[resource]:
-            return np.full(self.tree.size, self.alike[resource])
+        if alike := self.alike(resource):
+            return np.full(self.tree.size, alike)
+        amount, live = self.amounts(resource), self.live
         counts = np.bincount(self.queue[live & (amount > 0)], minlength=self.tree.size)
         leaf = np.bincount(self.queue[live], weights=amount[live], minlength=self.tree.size)
         equal = largest * counts == leaf
@@ -139,7 +161,7 @@ class Caps:
         """(Q,) GPU thousandths that can go while ``cap`` of a resource goes; all, if unknown."""
         if resource == 0:
             return cap
-        gpu, amount = units.amounts[0], units.amounts[resource]
+        gpu, amount = units.amounts(0), units.amounts(resource)
         ratio = np.where(amount > 0, -(-gpu * 1024 // np.maximum(amount, 1)), 0)
         unbound = np.where((amount == 0) & (gpu > 0), 1, 0)
         densest, missing = np.zeros(len(total), np.int64), np.zeros(len(total), np.int64)
@@ -168,7 +190,7 @@ class RunningLosses:
 
     def __init__(self, units: UnitBudgets) -> None:
         self._parent = units.tree.parent.tolist()
-        self._queue, self._amounts = units.queue, units.amounts
+        self._queue, self._amounts = units.queue, [units.amounts(r) for r in range(RESOURCES)]
         self._guarded = {
             queue: excess
             for queue, excess in enumerate(units.budgets.excess.tolist())

@@ -75,7 +75,7 @@ def _while_over(budgets: UnitBudgets, units: Counts, guarded: Bools) -> Bools:
     first = np.flatnonzero(np.append(True, sorted_queue[1:] != sorted_queue[:-1]))
     lengths = np.diff(np.append(first, len(units)))
     for r in budgets.relevant:
-        amount = budgets.amounts[r].take(units).take(by_queue)
+        amount = budgets.amounts(r).take(units).take(by_queue)
         sums = np.cumsum(amount) - amount
         before = sums - np.repeat(sums.take(first), lengths)
         excess = budgets.budgets.excess[:, r].take(sorted_queue, mode="clip")

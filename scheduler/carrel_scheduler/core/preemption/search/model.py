@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search.budgets import UnitBudgets, most_gpus
 from carrel_scheduler.core.resources import MILLI
 
@@ -84,11 +83,10 @@ class Candidates:
         share: (V,) thousandths it holds on each of them.
         cpu_milli: (V,) millicores.
         memory_mib: (V,) MiB.
-        queue: (V,) slot of its leaf queue; the same for all tasks of a unit.
         unit: (V,) its unit, 0..U-1; a unit may lie on several nodes.
         cost: (U,) work lost by evicting the unit, at least 0.
         order: (U,) place in the order of victims, no two alike: the smallest goes first.
-        counted: (V,) thousandths of GPUs that it holds beside the devices, for its queue alone.
+        alone: every unit is one task, in the order of the tasks.
     """
 
     node: Counts
@@ -96,11 +94,10 @@ class Candidates:
     share: Counts
     cpu_milli: Counts
     memory_mib: Counts
-    queue: Counts
     unit: Counts
     cost: Counts
     order: Counts
-    counted: Counts
+    alone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +190,6 @@ class Layout:
         rows: (R,) indices into the candidates' columns, by node: tasks of units that may go, on
             eligible nodes.
         start: (N + 1,) where a node's rows begin.
-        alone: every unit is one task.
         devices: (D, N) int16, capacity per device with all candidates evicted.
         host: (2, N) millicores and MiB with all candidates evicted.
         later: gives the candidates with their costs, which no bound needs; see ``weigh``.
@@ -204,7 +200,6 @@ class Layout:
     budgets: UnitBudgets
     rows: Counts
     start: Counts
-    alone: bool
     devices: FreeDevices
     host: Counts
     later: Callable[[], Candidates] | None = None
@@ -220,7 +215,7 @@ class Layout:
 
     def units_of(self, rows: Counts) -> Counts:
         """The units of tasks."""
-        return rows if self.alone else self.candidates.unit.take(rows)
+        return rows if self.candidates.alone else self.candidates.unit.take(rows)
 
     def free_without(self, rows: Counts) -> tuple[FreeDevices, Counts]:
         """(D, N) and (2, N) capacity with the tasks ``rows`` evicted."""
@@ -246,34 +241,12 @@ def _beyond(request: GangRequest, free: int, budgets: UnitBudgets) -> bool:
     return need > 0 and free + most_gpus(budgets) < need
 
 
-def unit_budgets(candidates: Candidates, budgets: Budgets) -> UnitBudgets:
-    """The budgets by units of the candidates."""
-    units = len(candidates.cost)
-    gpu = candidates.share * np.bitwise_count(candidates.mask) + candidates.counted
-    columns = (gpu, candidates.cpu_milli, candidates.memory_mib)
-    if _alone(candidates):
-        return UnitBudgets(budgets, candidates.queue, columns)
-    queue = np.zeros(units, np.int64)
-    queue[candidates.unit] = candidates.queue
-    gpus, cpu, memory = (
-        np.bincount(candidates.unit, weights=column, minlength=units).astype(np.int64)
-        for column in columns
-    )
-    return UnitBudgets(budgets, queue, (gpus, cpu, memory))
-
-
-def _alone(candidates: Candidates) -> bool:
-    """Whether every unit is one task, in the order of the tasks."""
-    units = len(candidates.cost)
-    return units == len(candidates.node) and bool((candidates.unit == np.arange(units)).all())
-
-
 def lay_out(free: EligibleNodes, candidates: Candidates, budgets: UnitBudgets) -> Layout:
     """Sort the candidates by node and sum the capacity that they would leave.
 
-    Units that lie on no eligible node are taken out of ``budgets``, their ``unit_budgets``.
+    Units that lie on no eligible node are taken out of ``budgets``.
     """
-    units, tasks, alone = len(candidates.cost), len(candidates.node), _alone(candidates)
+    units, tasks = len(candidates.cost), len(candidates.node)
     rows = _rows(free, candidates, budgets.live, units)
     node = candidates.node.take(rows)
     if (node[1:] < node[:-1]).any():
@@ -289,7 +262,7 @@ def lay_out(free: EligibleNodes, candidates: Candidates, budgets: UnitBudgets) -
         touched = np.zeros(units, np.bool_)
         touched[candidates.unit.take(rows)] = True
         budgets.narrow(touched)
-    return Layout(free, candidates, budgets, rows, start, alone, devices, host)
+    return Layout(free, candidates, budgets, rows, start, devices, host)
 
 
 def _rows(free: EligibleNodes, candidates: Candidates, live: Bools, units: int) -> Counts:

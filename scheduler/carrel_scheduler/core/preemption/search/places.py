@@ -7,6 +7,7 @@ that cost relatively less than the one before are joined with it, so that the co
 falls along a node, and the cheapest items of all nodes are always beginnings of their nodes' lists.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,27 +51,38 @@ class Places:
         if not len(values):
             return np.zeros(len(self.node), np.int64)
         if self.width:
-            return np.asarray(np.add.reduceat(values, self.start[:-1]))
+            return np.asarray(np.einsum("ij->i", values.reshape(-1, self.width)))
         sums: Counts = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
         sums[self.start[1:] == self.start[:-1]] = 0
         return sums
 
     def units(self, chosen: Counts) -> Counts:
         """Units of the items ``chosen``, each once, ascending."""
-        units = self.unit.take(self.losses(chosen))
+        units = self.picker(chosen)(self.unit)
         flags = np.zeros(int(units.max(initial=-1)) + 1, np.bool_)
         flags[units] = True
         return np.flatnonzero(flags)
 
-    def owners(self, chosen: Counts) -> Counts:
-        """For each of ``losses``, the place in ``chosen`` of the item that it belongs to."""
-        count = self.width or self.start.take(chosen + 1) - self.start.take(chosen)
-        return np.arange(len(chosen)).repeat(count)
-
-    def losses(self, chosen: Counts) -> Counts:
-        """Indices into ``unit`` of the items ``chosen``, item by item."""
+    def owners(self, chosen: Counts) -> Callable[[Counts], Counts]:
+        """What gives for positions among picked entries the place in ``chosen`` of their item."""
         if self.width:
-            return np.asarray(chosen[:, None] * self.width + np.arange(self.width)).ravel()
+            return lambda positions: positions // self.width
+        count = self.start.take(chosen + 1) - self.start.take(chosen)
+        return np.arange(len(chosen)).repeat(count).take
+
+    def picker(self, chosen: Counts) -> Callable[[Counts], Counts]:
+        """What takes the entries of the items ``chosen``, item by item, out of a column of losses.
+
+        Where all items have the same number of them, a column is a table with a row for each item,
+        whose rows are copied as they are.
+        """
+        if self.width:
+            return lambda column: column.reshape(-1, self.width).take(chosen, 0).ravel()
+        losses = self._losses(chosen)
+        return lambda column: column.take(losses)
+
+    def _losses(self, chosen: Counts) -> Counts:
+        """Indices into ``unit`` of the items ``chosen``, item by item."""
         begin, count = (
             self.start.take(chosen),
             self.start.take(chosen + 1) - self.start.take(chosen),
@@ -122,7 +134,7 @@ def places_of(request: GangRequest, layout: Layout, fits: Counts, base: Counts) 
     else:
         rows = layout.rows
     unit = layout.units_of(rows)
-    if layout.alone and _forced(request, layout, nodes, rows):
+    if layout.candidates.alone and _forced(request, layout, nodes, rows):
         gain = np.ones(len(nodes), np.int64)
         items = Places(nodes, gain, spots, unit, gain, gain, gain > 1, forced=True)
     else:

@@ -10,10 +10,12 @@ Items whose units lie on several nodes are taken by their further cost, in batch
 unit once pays for all its nodes.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
-from carrel_scheduler.core.preemption.search.budgets import UnitBudgets
+from carrel_scheduler.core.preemption.search.budgets import UnitBudgets, sums_by_queue
 from carrel_scheduler.core.preemption.search.places import Places, cheapest
 
 PRICED = 18
@@ -59,7 +61,7 @@ class _QueuePrices:
         size, resource = budgets.tree.size, budgets.caps.resource
         self._price, self._weight = np.zeros(size, np.int64), np.ones(size)
         self._amounts = {
-            r: budgets.amounts[r].take(items.unit)
+            r: budgets.amounts(r).take(items.unit)
             for r in set(resource[budgets.caps.binds].tolist())
         }
         for r, amount in self._amounts.items():
@@ -82,12 +84,13 @@ class _QueuePrices:
         violation over that is a step that should end it (a diagonal Newton step).
         """
         caps, tree = self._budgets.caps, self._budgets.tree
-        losses = self._items.losses(chosen)
-        queue, over = self._queue.take(losses), np.zeros(tree.size)
+        pick = self._items.picker(chosen)
+        queue, over = pick(self._queue), np.zeros(tree.size)
         for r, amount in self._amounts.items():
-            lost = np.bincount(queue, weights=amount.take(losses), minlength=tree.size)
+            alike = self._budgets.alike(r)
+            lost = sums_by_queue(queue, alike or pick(amount), tree.size)
             here = caps.binds & (caps.resource == r)
-            over[here] = (tree.sums(lost.astype(np.int64)) - caps.cap)[here]
+            over[here] = (tree.sums(lost) - caps.cap)[here]
         move = over / (self._weight * _density(key, need))
         move = np.clip(move, -_DEAREST, _DEAREST).astype(np.int64)
         self._price = np.clip(self._price + move, 0, _DEAREST)
@@ -109,12 +112,12 @@ def _amounts(queue: Counts, items: Places, budgets: UnitBudgets) -> Counts:
     caps = budgets.caps
     resources = set(caps.resource[caps.binds].tolist())
     first = resources.pop()
-    if not resources and budgets.alike[first]:
-        return np.array([budgets.alike[first]])
-    amount = budgets.amounts[first].take(items.unit)
+    if not resources and budgets.alike(first):
+        return np.array([budgets.alike(first)])
+    amount = budgets.amounts(first).take(items.unit)
     for r in resources:
         mine = caps.resource.take(queue, mode="clip") == r
-        amount = np.where(mine, budgets.amounts[r].take(items.unit), amount)
+        amount = np.where(mine, budgets.amounts(r).take(items.unit), amount)
     return amount
 
 
@@ -169,18 +172,16 @@ class _Repair:
             if not len(open_):
                 break
             items = order[open_]
-            losses = self.items.losses(items)
-            owner = self.items.owners(items)
+            pick = self.items.picker(items)
+            owners = self.items.owners(items)
             safe = np.ones(len(items), np.bool_)
             refused = np.zeros(len(items), np.bool_)
             for line, (queues, amounts) in enumerate(self.lines):
-                self._pass(
-                    queues.take(losses), _of(amounts, losses), owner, spent[line], safe, refused
-                )
+                self._pass(pick(queues), _of(amounts, pick), owners, spent[line], safe, refused)
             if not safe[0]:
                 refused[0] = True
             taken[open_[safe]] = True
-            self._spend(losses, safe.take(owner), spent)
+            self._spend(self.items.picker(items[safe]), spent)
             open_ = open_[~safe & ~refused]
         return taken
 
@@ -188,7 +189,7 @@ class _Repair:
         self,
         queue: Counts,
         amount: Counts,
-        owner: Counts,
+        owners: Callable[[Counts], Counts],
         spent: Counts,
         safe: Bools,
         refused: Bools,
@@ -205,8 +206,10 @@ class _Repair:
         starts = np.ones(len(queue), np.bool_)
         np.not_equal(queue[1:], queue[:-1], out=starts[1:])
         first = starts.nonzero()[0]
-        owner, left = owner.take(risky), (self.excess - spent).take(queue.take(first))
-        length = np.diff(first, append=len(queue))
+        owner, left = owners(risky), (self.excess - spent).take(queue.take(first))
+        length = np.empty_like(first)
+        np.subtract(first[1:], first[:-1], out=length[:-1])
+        length[-1] = len(queue) - first[-1]
         if alike:
             fits = first - left // -amount
             before = np.arange(len(queue))
@@ -221,20 +224,17 @@ class _Repair:
 
     def _sums(self, queue: Counts, amount: Counts) -> Counts:
         """The amounts that losses take from every queue."""
-        size = len(self.excess)
-        if len(amount) != len(queue):
-            return np.bincount(queue, minlength=size) * amount
-        return np.bincount(queue, weights=amount, minlength=size).astype(np.int64)
+        alike = len(amount) != len(queue)
+        return sums_by_queue(queue, amount.item(0) if alike else amount, len(self.excess))
 
-    def _spend(self, losses: Counts, gone: Bools, spent: list[Counts]) -> None:
-        losses = losses[gone]
+    def _spend(self, pick: Callable[[Counts], Counts], spent: list[Counts]) -> None:
         for line, (queues, amounts) in enumerate(self.lines):
-            spent[line] += self._sums(queues.take(losses), _of(amounts, losses))
+            spent[line] += self._sums(pick(queues), _of(amounts, pick))
 
 
-def _of(amounts: Counts, losses: Counts) -> Counts:
+def _of(amounts: Counts, pick: Callable[[Counts], Counts]) -> Counts:
     """The amounts of some losses, in the form of ``_amounts``."""
-    return amounts if len(amounts) == 1 else amounts.take(losses)
+    return amounts if len(amounts) == 1 else pick(amounts)
 
 
 def with_shared_units(items: Places, need: int, cost: Counts) -> Counts | None:
@@ -264,6 +264,6 @@ def _by_further_cost(items: Places, need: int, worth: Counts) -> Counts:
         gained = np.cumsum(items.gain.take(order))
         order = order[: int(np.searchsorted(gained, missing)) + 1]
         chosen[order] = True
-        worth[items.unit.take(items.losses(np.sort(order)))] = 0
+        worth[items.picker(np.sort(order))(items.unit)] = 0
         missing -= int(items.gain.take(order).sum())
     return np.flatnonzero(chosen)

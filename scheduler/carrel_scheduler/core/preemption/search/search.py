@@ -94,7 +94,7 @@ class _ArraySearch:
 
     def _choose(self, items: Places, need: int) -> Counts | None:
         layout, budgets = self.layout, self.layout.budgets
-        if not layout.alone and bool((np.bincount(items.unit) > 1).any()):
+        if not layout.candidates.alone and bool((np.bincount(items.unit) > 1).any()):
             chosen = with_shared_units(items, need, self.cost)
         else:
             chosen = cheapest(items.cost, items, need)
@@ -211,7 +211,7 @@ class VictimSet:
         return tasks
 
     def _rows_of(self, unit: int) -> list[int]:
-        if self.layout.alone:
+        if self.layout.candidates.alone:
             return [unit]
         if self._rows is None or self._start is None:
             unit_of = self.layout.candidates.unit
@@ -321,7 +321,7 @@ def pruned(request: GangRequest, layout: Layout, units: Counts, base: Counts) ->
     useful[layout.units_of(helps)] = True
     units = np.flatnonzero(useful)
     critical = np.zeros(len(gone), np.bool_)
-    if layout.alone:
+    if layout.candidates.alone:
         critical[units] = _critical(request, layout, units, fits, (devices, host))
     order = np.lexsort((candidates.order.take(units), candidates.cost.take(units)))[::-1]
     trial = VictimSet(request, layout, base, fits > base)

@@ -5,7 +5,9 @@ from itertools import combinations
 
 import numpy as np
 
+from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.preemption.legality import Budgets
+from carrel_scheduler.core.preemption.search.budgets import UnitBudgets
 from carrel_scheduler.core.preemption.search.model import (
     Answer,
     Candidates,
@@ -13,7 +15,6 @@ from carrel_scheduler.core.preemption.search.model import (
     GangRequest,
     fitting_one,
     lay_out,
-    unit_budgets,
 )
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.queues.rules import NO_BOUND, Tree
@@ -21,11 +22,24 @@ from carrel_scheduler.core.queues.rules import NO_BOUND, Tree
 Set = frozenset[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Victims(Candidates):
+    """Candidates with what their queues lose.
+
+    Attributes:
+        queue: (V,) slot of the leaf queue; the same for all tasks of a unit.
+        gpu: (V,) thousandths of GPUs that count for the queue.
+    """
+
+    queue: Counts
+    gpu: Counts
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     claim: GangRequest
     eligible_nodes: EligibleNodes
-    victims: Candidates
+    victims: Victims
     budgets: Budgets
 
     def answer(self) -> Answer:
@@ -34,15 +48,29 @@ class Situation:
         return search(self.claim, lay_out(self.eligible_nodes, self.victims, units))
 
 
+def unit_budgets(victims: Victims, budgets: Budgets) -> UnitBudgets:
+    """The budgets by units."""
+    units = len(victims.cost)
+    queue = np.zeros(units, np.int64)
+    queue[victims.unit] = victims.queue
+    gpu, cpu, memory = (
+        np.bincount(victims.unit, weights=column, minlength=units).astype(np.int64)
+        for column in (victims.gpu, victims.cpu_milli, victims.memory_mib)
+    )
+    return UnitBudgets(budgets, queue, (gpu, cpu, memory).__getitem__)
+
+
 def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[int],
-               order: list[int] | None = None) -> Candidates:  # fmt: skip
+               order: list[int] | None = None) -> Victims:  # fmt: skip
     """Rows of (node, mask, share, cpu, memory, queue, unit)."""
     columns = np.array(rows, np.int64).reshape(-1, 7).T
     node, mask, share, cpu, memory, queue, unit = columns
     places = range(len(cost)) if order is None else order
-    return Candidates(
-        node, mask.astype(np.uint64), share, cpu, memory, queue, unit,
-        np.array(cost, np.int64), np.array(places, np.int64), np.zeros(len(node), np.int64),
+    gpu = share * np.bitwise_count(mask.astype(np.uint64))
+    return Victims(
+        node, mask.astype(np.uint64), share, cpu, memory, unit,
+        np.array(cost, np.int64), np.array(places, np.int64), queue=queue, gpu=gpu,
+        alone=unit.tolist() == list(range(len(cost))),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ def units(amounts: list[int], queue: list[int], excess: int = 4) -> UnitBudgets:
     budgets = Budgets.of(Tree(np.array([2, 2, -1])), bounds)
     held = np.array(amounts, np.int64)
     zero = np.zeros(len(held), np.int64)
-    return UnitBudgets(budgets, np.array(queue), (held, zero, zero))
+    return UnitBudgets(budgets, np.array(queue), (held, zero, zero).__getitem__)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from carrel_scheduler.core.preemption.search.in_order import first_in_order
-from carrel_scheduler.core.preemption.search.model import lay_out, unit_budgets
+from carrel_scheduler.core.preemption.search.model import lay_out
 from unit.core.preemption.search.situations import (
     Situation,
     legal,
     random_situation,
     suffices,
+    unit_budgets,
     victims_of,
 )
 

@@ -17,11 +17,10 @@ from carrel_scheduler.core.preemption.search.model import (
     fitting,
     fitting_one,
     lay_out,
-    unit_budgets,
 )
 from carrel_scheduler.core.preemption.search.search import pruned, search
 from carrel_scheduler.core.queues.rules import Tree
-from unit.core.preemption.search.situations import flat, free_nodes, victims_of
+from unit.core.preemption.search.situations import flat, free_nodes, unit_budgets, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
 
@@ -60,13 +59,13 @@ def test_the_cheapest_node_is_cleared() -> None:
 def test_greed_would_be_stuck_where_budgets_bind() -> None:
     """Node A has a victim of each queue and is cheapest; only B and C together are legal."""
     rows = [single(0, 0, 0, 0), single(0, 1, 1, 1), single(1, 0, 0, 2), single(2, 0, 1, 3)]
-    layout = layout_of(rows, [0, 1, 2, 2], flat(1000, 1000), nodes=3)
+    victims = victims_of(rows, [0, 1, 2, 2])
     eligible_nodes = EligibleNodes(
         np.ones(3, np.bool_), np.array([[0, 0, 0], [0, 1000, 1000]], np.int16),
         np.zeros((2, 3), np.int64), np.arange(3),
     )  # fmt: skip
-    units = unit_budgets(layout.candidates, layout.budgets.budgets)
-    layout = lay_out(eligible_nodes, layout.candidates, units)
+    units = unit_budgets(victims, flat(1000, 1000))
+    layout = lay_out(eligible_nodes, victims, units)
     assert units_of(GangRequest(2, 2), layout) == [2, 3]
 
 
@@ -89,7 +88,7 @@ def test_the_last_victim_of_a_queue_may_overshoot_but_no_further() -> None:
 @pytest.mark.parametrize(("counted", "both"), [(500, False), (200, True)])
 def test_what_units_hold_beside_devices_counts_for_their_queue(counted: int, *, both: bool) -> None:
     rows = [(0, 0, 0, 8, 8, 0, 0), (0, 0, 0, 8, 8, 0, 1)]
-    victims = replace(victims_of(rows, [1, 2]), counted=np.full(2, counted))
+    victims = replace(victims_of(rows, [1, 2]), gpu=np.full(2, counted))
     units = unit_budgets(victims, flat(500))
     assert units_of(GangRequest(1, cpu_milli=8), lay_out(free_nodes(1, 1), victims, units)) == [0]
     answer = search(GangRequest(1, cpu_milli=16), lay_out(free_nodes(1, 1), victims, units))
