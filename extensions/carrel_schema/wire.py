@@ -206,3 +206,34 @@ class Forecast(Answer, frozen=True, kw_only=True):
 
     workload: WorkloadOut
     forecast: ReasonInfo
+
+
+class Remedy(Answer, frozen=True, kw_only=True):
+    """A change after which a waiting workload would start, or get a reservation.
+
+    Attributes:
+        change: ``more-quota``, ``higher-limit``, ``more-quota-in-node-group``,
+            ``higher-node-group-limit``, ``may-borrow``, ``preemptible`` or ``ends``.
+        sentence: what to do, and who can.
+        project, department: whose rule would change; of ``ends`` the project of the work that ends.
+        resource, amount: what the quota or limit would have to be: ``gpu`` in thousandths, ``cpu``
+            in millicores, ``memory`` in MiB.
+        node_group: the group of nodes that this quota or limit is for.
+        workload, workload_uid: the work that ends; empty for projects that the caller is not in.
+    """
+
+    change: str
+    sentence: str = ""
+    project: str = ""
+    department: str = ""
+    resource: str = ""
+    amount: int = 0
+    node_group: str = ""
+    workload: str = ""
+    workload_uid: str = ""
+
+
+class RemedyList(Answer, frozen=True, kw_only=True):
+    """Changes, each of which alone would unblock a waiting workload; the smallest first."""
+
+    items: Sequence[Remedy] = ()

@@ -183,6 +183,7 @@ class Client:
     report = blocking(AsyncClient.report)
     logs = iterating(AsyncClient.logs)
     history = blocking(AsyncClient.history)
+    remedies = blocking(AsyncClient.remedies)
     metrics = blocking(AsyncClient.metrics)
     events = iterating(AsyncClient.events)
     exec = blocking(AsyncClient.exec)

@@ -33,7 +33,7 @@ from carrel_schema.objects import TaskInfo as Task
 from carrel_schema.problems import BatchAnswer
 from carrel_schema.problems import BatchItem as Submitted
 from carrel_schema.problems import ProblemBody as Problem
-from carrel_schema.wire import AT_REST, HOLDING, Forecast, Volume, WorkloadPage
+from carrel_schema.wire import AT_REST, HOLDING, Forecast, Remedy, Volume, WorkloadPage
 from carrel_schema.wire import WorkloadOut as Workload
 from carrel_schema.wire import WorkloadSpecOut as WorkloadSpec
 
@@ -69,6 +69,7 @@ __all__ = [
     "QuotaAmounts",
     "QuotaFinding",
     "Reason",
+    "Remedy",
     "Report",
     "StoredCheckpoint",
     "StoredCopy",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from carrel import estimate, wording
+from carrel import estimate, remedies, wording
 from carrel.client import AsyncClient, Client
 from carrel.client.shared_events import changes
 from carrel.errors import ApiError
@@ -189,6 +189,12 @@ class Job:
         now = time.time()
         found = self._client.loop.run(estimate.read(self._client.aio, self.workload, now))
         return estimate.sentence(self._workload, found, now)
+
+    def remedies(self) -> list[str]:
+        """Sentences on what would start it while it waits, each tried just now."""
+        if not remedies.may_have(self.workload):
+            return []
+        return [one.sentence for one in self._client.remedies(self.project, self.name)]
 
     def cancel(self, *, children: bool = False) -> None:
         """End and remove the job, with its artifacts and checkpoints.

@@ -283,6 +283,13 @@ class FakeScheduler:
         reason = {"token": why, "cls": "not-now", "sentence": sentence}
         return self.status(project, name, phase="pending", reason=reason)
 
+    def remedies(
+        self, project: str, name: str, *items: Mapping[str, Any], refused: bool = False
+    ) -> None:
+        """Set the changes that would unblock a waiting workload; ``refused``: answer with 429."""
+        found = None if refused else [*map(dict, items)]
+        self._do(lambda: self._state.remedies.update({(project, name): found}))
+
     def run(
         self, project: str, name: str, *, node: str = "node-1", devices: Sequence[int] = ()
     ) -> Json:

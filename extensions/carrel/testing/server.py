@@ -65,6 +65,7 @@ class Server(Routes):
             ("POST", WORKLOAD + "/rerun", self._rerun),
             ("GET", WORKLOAD + "/logs", self._logs),
             ("GET", WORKLOAD + "/history", self._history),
+            ("GET", WORKLOAD + "/remedies", self._remedies),
             ("GET", WORKLOAD + "/metrics", self._metrics),
             ("GET", WORKLOAD + "/events", self._events),
             ("POST", WORKLOAD + "/reports", self._report),
@@ -286,6 +287,16 @@ class Server(Routes):
     async def _history(self, request: web.Request) -> web.Response:
         self._state.find(*self._key(request))
         return web.json_response(self._state.history[self._key(request)])
+
+    async def _remedies(self, request: web.Request) -> web.Response:
+        key = self._key(request)
+        phase = self._state.find(*key)["status"]["phase"]
+        if phase != "pending":
+            raise Refusal(409, "not_pending", f"It does not wait: its phase is `{phase}`")
+        found = self._state.remedies.get(key, [])
+        if found is None:
+            raise Refusal(429, "too_many_requests", "Enough answers were made just now.")
+        return web.json_response({"items": found})
 
     async def _metrics(self, request: web.Request) -> web.Response:
         curves = self._state.metrics.get(self._key(request), {})

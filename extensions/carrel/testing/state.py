@@ -60,6 +60,7 @@ class SchedulerState:
         self.faults: Json = {"set_aside": [], "violated_invariants": []}
         self.logs: dict[tuple[str, str], list[tuple[float, str]]] = {}
         self.history: dict[tuple[str, str], Json] = {}
+        self.remedies: dict[tuple[str, str], list[Json] | None] = {}
         self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}
         self.reports: list[tuple[str, str, Json]] = []
         self.results: dict[tuple[str, str], bytes] = {}

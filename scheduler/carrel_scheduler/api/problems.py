@@ -56,6 +56,7 @@ class Code(StrEnum):
     WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
     TOO_MANY_STREAMS = "too_many_streams"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
+    TOO_MANY_REQUESTS = "too_many_requests"
     # Missing objects.
     NOT_FOUND = "not_found"
     UNKNOWN_PROJECT = "unknown_project"
@@ -82,6 +83,7 @@ class Code(StrEnum):
     NOT_A_WORKER = "not_a_worker"
     NO_BEST_TRIAL = "no_best_trial"
     NOT_CORDONED = "not_cordoned"
+    NOT_PENDING = "not_pending"
     NOT_RUNNING = "not_running"
     NOT_STOPPED = "not_stopped"
     ALREADY_STOPPED = "already_stopped"

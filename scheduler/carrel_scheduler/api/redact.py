@@ -5,7 +5,7 @@ their workloads and users are. Whoever sees all projects gets everything as it i
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +16,10 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.core.messages import general
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.contract import LiveEvent, QueueEntry
+from carrel_scheduler.workloads.state.remedies import without_names
 from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut
 from carrel_schema.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
-from carrel_schema.wire import WorkloadOut
+from carrel_schema.wire import Remedy, WorkloadOut
 
 SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
 HELP_WITHOUT_NAMES: Final = "help_without_names"
@@ -112,6 +113,15 @@ def _holder_data(holder: Mapping[str, Any], viewer: Principal) -> dict[str, Any]
         return dict(holder)
     names = ("name", "uid", "user")
     return {key: "" if key in names else value for key, value in holder.items()}
+
+
+def remedies(found: Sequence[Remedy], viewer: Principal) -> list[Remedy]:
+    """Changes that would unblock a workload; those that are the same without names, once."""
+    shown = (
+        one if not one.workload or viewer.sees_names(one.project) else without_names(one)
+        for one in found
+    )
+    return list(dict.fromkeys(shown))
 
 
 def queue_entry(entry: QueueEntry, viewer: Principal) -> QueueEntryOut:

@@ -21,6 +21,7 @@ from carrel_schema.objects import (
     Resources,
     Workload,
 )
+from carrel_schema.wire import Remedy
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +179,14 @@ class Live(Protocol):
 
     def forecast(self, workload: Workload) -> ReasonInfo:
         """The answer of a dry run: ``Starting``, or the reason for which work would wait."""
+        ...
+
+    def remedies(self, uid: str) -> Sequence[Remedy]:
+        """The changes that would unblock a waiting workload, with all names; each is tried.
+
+        Each costs a decision, up to six in all. Empty for what does not ask for capacity now, or
+        starts anyway.
+        """
         ...
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:

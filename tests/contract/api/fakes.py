@@ -43,6 +43,7 @@ from carrel_scheduler.workloads.launch.fitting import on_machine
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
 from carrel_schema.history import Report
 from carrel_schema.objects import Department, Limits, ReasonInfo, Resources, Workload
+from carrel_schema.wire import Remedy
 
 
 def person(name: str, *projects: str, scopes: Sequence[str] = (identity.USE,)) -> Principal:
@@ -263,6 +264,8 @@ class FakeLive:
         self.not_accepted: NotAccepted | None = None
         self.gpu_use_of: dict[str, GpuUseSeries] = {}
         self.forecast_reason = waiting_reason("speech", "speech-secret-job", "speech-secret-user")
+        self.remedies_of: dict[str, Sequence[Remedy]] = {}
+        self.asked_remedies: list[str] = []
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
         self.divided_gpus = ""
@@ -339,6 +342,10 @@ class FakeLive:
 
     def forecast(self, workload: Workload) -> ReasonInfo:
         return self.forecast_reason
+
+    def remedies(self, uid: str) -> Sequence[Remedy]:
+        self.asked_remedies.append(uid)
+        return self.remedies_of.get(uid, ())
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         self.previewed.append(spec_json)

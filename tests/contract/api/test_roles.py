@@ -59,6 +59,7 @@ SAMPLES = {
     "claim_workload": Sample(WORKSPACE, CLAIM),
     "read_logs": Sample(TRAINING),
     "read_history": Sample(TRAINING),
+    "read_remedies": Sample(TRAINING),
     "read_metrics": Sample(TRAINING),
     "report": Sample(TRAINING, {"step": 1}),
     "write_result": Sample(TRAINING, b"a result"),
@@ -275,6 +276,11 @@ OF_THEIR_OWN = {
         (name, role): "404"
         for name in ("read_code", "read_code_content")
         for role in ("owner", "admin", "own task")
+    },
+    # It runs, but let in.
+    **{
+        ("read_remedies", role): "409"
+        for role in ("owner", "colleague", "admin", "spawner", "own task")
     },
     # No route of its own, but let in.
     ("share_route", "owner"): "409",

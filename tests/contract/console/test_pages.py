@@ -407,6 +407,19 @@ async def test_hostile_names_stay_text(site: Site, root: Visitor) -> None:
         assert "onerror=alert(1)" in page.words
 
 
+async def test_the_page_of_a_waiting_job_says_what_would_help(site: Site, ada: Visitor) -> None:
+    told = "It starts when `x<b>` of project `vision` ends."
+    site.scheduler.remedies("vision", "big-2", {"change": "ends", "sentence": told})
+    page = await ada.get("jobs/vision/big-2")
+    assert "What would help: It starts when x<b> of project vision ends." in page.words
+    assert "x<b>" not in page.text
+    site.scheduler.remedies("vision", "big-2", refused=True)
+    page = await ada.get("jobs/vision/big-2")
+    assert page.status == 200
+    assert "What would help" not in page.words
+    assert "Waiting for 8 GPUs" in page.words
+
+
 async def test_a_job_without_any_past_has_a_page(site: Site, ada: Visitor) -> None:
     site.scheduler.submit("vision", "bare", command=[])
     page = await ada.get("jobs/vision/bare")

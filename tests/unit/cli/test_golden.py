@@ -1,5 +1,6 @@
 """The texts that people and their scripts rely on, byte for byte."""
 
+import json
 from typing import Any
 
 import pytest
@@ -42,6 +43,21 @@ NODE: dict[str, Any] = {
     ],
     "links": [{"first": 0, "second": 1, "hops": 0}, {"first": 1, "second": 2, "hops": 2}],
 }
+
+REMEDIES: tuple[dict[str, Any], ...] = (
+    {
+        "change": "more-quota",
+        "project": "vision",
+        "resource": "gpu",
+        "amount": 6000,
+        "sentence": "An admin could raise the quota of project `vision` to 6 GPUs.",
+    },
+    {
+        "change": "ends",
+        "project": "speech",
+        "sentence": "It starts when work of a member of `speech` ends.",
+    },
+)
 
 
 def test_submit(run: Run) -> None:
@@ -93,6 +109,19 @@ def test_what_is_shown(run: Run, story: FakeScheduler, name: str, words: list[st
     done = run(*words)
     assert (done.code, done.err) == (0, "")
     golden(name, done.out)
+
+
+def test_what_would_help_a_waiting_job(run: Run, story: FakeScheduler) -> None:
+    story.submit("vision", "waits", gpus=4)
+    story.wait("vision", "waits", "Waiting for 4 GPUs: 3 are in use.")
+    story.remedies("vision", "waits", *REMEDIES)
+    shown = run("describe", "job", "waits")
+    assert (shown.code, shown.err) == (0, "")
+    golden("describe_waiting", shown.out)
+    told = json.loads(run("describe", "job", "waits", "-o", "json").out)["remedies"]
+    assert [one["change"] for one in told] == ["more-quota", "ends"]
+    story.remedies("vision", "waits", refused=True)
+    assert "What would help" not in run("describe", "job", "waits").out
 
 
 def test_admins_alone_list_what_is_set_aside(run: Run, story: FakeScheduler) -> None:

@@ -121,6 +121,24 @@ def test_history_and_curves(client: Client, fake: FakeScheduler) -> None:
     assert (facts.for_project, facts.lost_seconds) == ("speech", 12.0)
 
 
+def test_remedies_are_asked_for_once(client: Client, fake: FakeScheduler) -> None:
+    fake.submit("vision", "x")
+    fake.remedies("vision", "x", {"change": "may-borrow", "project": "vision", "sentence": "So."})
+    (told,) = client.remedies("vision", "x")
+    assert (told.change, told.project, told.sentence) == ("may-borrow", "vision", "So.")
+    fake.remedies("vision", "x", refused=True)
+    path = "/workloads/vision/x/remedies"
+    before = fake.requests.count(("GET", path))
+    with pytest.raises(ApiError) as refused:
+        client.remedies("vision", "x")
+    assert refused.value.status == 429
+    assert fake.requests.count(("GET", path)) == before + 1
+    fake.run("vision", "x")
+    with pytest.raises(ApiError) as running:
+        client.remedies("vision", "x")
+    assert running.value.code == "not_pending"
+
+
 def test_report_and_claim(client: Client, fake: FakeScheduler) -> None:
     fake.submit("vision", "w", kind="workspace", hold_for_claim=True)
     claimed = client.claim(

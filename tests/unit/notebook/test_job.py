@@ -38,6 +38,14 @@ def test_tells_what_is_asked_now(job: Job, scheduler: FakeScheduler) -> None:
     assert re.match(r"<Job vision/x: running, for \d+ s", repr(job))
 
 
+def test_tells_what_would_help_while_it_waits(job: Job, scheduler: FakeScheduler) -> None:
+    told = "An admin could let project `vision` borrow what others leave idle."
+    scheduler.remedies("vision", "x", {"change": "may-borrow", "sentence": told})
+    assert job.remedies() == [told]
+    scheduler.run("vision", "x")
+    assert job.remedies() == []
+
+
 def test_wait_ends_with_the_job(job: Job, scheduler: FakeScheduler) -> None:
     scheduler.run("vision", "x")
     soon(lambda: scheduler.finish("vision", "x"))

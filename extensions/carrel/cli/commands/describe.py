@@ -16,6 +16,7 @@ from carrel_schema.text.preemption_cost import preemption_cost
 Facts = list[tuple[str, str]]
 OWNER_LABEL: Final = "carrel.dev/owner"
 MOST_PARTS: Final = 50
+HELP: Final = "What would help"
 PARTS: Final = {"experiment": "Trials", "inference": "Replicas", "schedule": "Runs"}
 
 
@@ -184,11 +185,23 @@ OWN_FOLDER = "its own, with nothing but the files that came along"
 
 
 def show_job(
-    workload: Workload, past: History, parts: Sequence[Workload], now: float, service: str
+    workload: Workload,
+    past: History,
+    parts: Sequence[Workload],
+    now: float,
+    service: str,
+    helps: Sequence[str] = (),
 ) -> None:
-    """Print everything about a job."""
-    fields(_facts(workload, now, service))
+    """Print everything about a job; ``helps``: sentences on what would unblock it."""
+    facts = _facts(workload, now, service)
+    fields([fact for fact in facts if not helps or fact[0] != HELP])
     say()
+    if helps:
+        say(f"{HELP}:")
+        for sentence in (dict(facts)[HELP], *helps):
+            if sentence:
+                say(sentence)
+        say()
     if workload.spec.kind in PARTS:
         _parts(PARTS[workload.spec.kind], parts)
     else:
@@ -210,7 +223,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Type", type_word(spec.kind)),
         ("Status", cells.status_word(workload)),
         ("Why", cells.why(workload)),
-        ("What would help", status.reason.help if status.reason else ""),
+        (HELP, status.reason.help if status.reason else ""),
         ("Place", place),
         ("Created", f"{_moment(workload.created_at)} ({_ago(workload.created_at, now)})"),
         ("Ran for", _ran(workload, now)),

@@ -139,8 +139,10 @@ def _show_jobs(
 def describe_job(
     name: Name, *, project: ProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show a job: its request, status and reason, its tasks and its history."""
-    from carrel import estimate
+    """Show a job: its request, status and reason, what would help it, its tasks and its history."""
+    import msgspec
+
+    from carrel import estimate, remedies
     from carrel.cli.commands import describe
     from carrel.cli.commands.describe import OWNER_LABEL, PARTS
     from carrel.estimate import UNTIL_STOPPED
@@ -153,14 +155,15 @@ def describe_job(
             submitted, waiting = client.children(job), client.dependents(job)
         if job.spec.kind in PARTS and not for_programs(output):
             parts = client.list_workloads(where, labels={OWNER_LABEL: name}, parts=True)
+        helps = client.loop.run(remedies.read(client.aio, job))
         service, likely = client.settings.url, ""
         if not (for_programs(output) or job.at_rest or job.spec.kind in UNTIL_STOPPED):
             found = client.loop.run(estimate.read(client.aio, job, now()))
             likely = estimate.sentence(job, found, now())
     if for_programs(output):
-        document(job, output)
+        document(msgspec.to_builtins(job) | {"remedies": msgspec.to_builtins(helps)}, output)
         return
-    describe.show_job(job, past, parts, now(), service)
+    describe.show_job(job, past, parts, now(), service, [one.sentence for one in helps])
     describe.show_list("It submitted:", submitted)
     describe.show_list("Wait for it:", waiting)
     if likely:

@@ -26,11 +26,13 @@ from carrel.models import (
     History,
     Limits,
     MetricPoint,
+    Remedy,
     Submitted,
     Workload,
     WorkloadPage,
 )
 from carrel_schema.kinds import COMPOSITES
+from carrel_schema.wire import RemedyList
 
 AnswerT = TypeVar("AnswerT")
 PAGE = 500
@@ -353,6 +355,15 @@ class WorkloadMethods:
     async def history(self, project: str, name: str) -> History:
         """The changes of a workload's phase and the decisions about it."""
         return await self._transport.ask("GET", workload_path(project, name, "history"), History)
+
+    async def remedies(self, project: str, name: str) -> list[Remedy]:
+        """The changes that would unblock a waiting workload, each one tried; not asked for again.
+
+        Raises ``ApiError``: 409 for work that does not wait, 429 for too many questions.
+        """
+        path = workload_path(project, name, "remedies")
+        found = await self._transport.ask("GET", path, RemedyList, repeatable=False)
+        return list(found.items)
 
     async def metrics(
         self, project: str, name: str, *, names: Sequence[str] = (), max_points: int | None = None

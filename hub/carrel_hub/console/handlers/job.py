@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from carrel import estimate
+from carrel import estimate, remedies
 from carrel.comparing import parameters_of
 from carrel.models import GpuUsePoint, Workload
 from carrel_hub.console import kinds
@@ -68,6 +68,7 @@ class JobPage(SignedInPage):
             nodes=nodes,
             measured=await self._measured(job),
             estimate=await self._estimate(job, now),
+            remedies=await remedies.read(self.client, job),
             has_tasks=kinds.has_tasks(job),
             kinds_reports=kinds.reports(job),
             parameters=parameters_of(job),

@@ -1,4 +1,4 @@
-"""Operations on the logs, history and metrics of a workload, and on reports of jobs."""
+"""Operations on logs, history, remedies and metrics of a workload, and on reports of jobs."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
@@ -17,6 +17,7 @@ from carrel_scheduler.api.services.part_logs import logs_of_parts
 from carrel_scheduler.engines.contract import EngineError, LogRequest, UnknownTask
 from carrel_schema.history import Curves, History, Point
 from carrel_schema.kinds import COMPOSITES
+from carrel_schema.wire import RemedyList
 
 MOST_ROWS: Final = 10_000
 
@@ -103,6 +104,28 @@ async def read_history(call: Call) -> Response:
 
 @Operation(
     "GET",
+    f"{WORKLOAD}/remedies",
+    access=AdmittedCallers.MEMBER,
+    permission="workloads:read",
+    answers={200: RemedyList},
+    problems=(409, 429),
+    for_jobs=True,
+)
+async def read_remedies(call: Call) -> Response:
+    """Read which changes would unblock a waiting workload, each one tried just now."""
+    kind, phase = call.workload.spec.kind, call.workload.status.phase
+    if kind in COMPOSITES:
+        detail = f"Work of kind `{kind}` is not queued itself; ask about its parts"
+        raise problems.Conflicting(Code.NOT_PENDING, detail)
+    if phase != "pending":
+        raise problems.Conflicting(Code.NOT_PENDING, f"It does not wait: its phase is `{phase}`")
+    viewer = call.visitor.person
+    found = call.services.remedies.of(call.workload.meta.uid, viewer)
+    return Response(RemedyList(items=redact.remedies(found, viewer)))
+
+
+@Operation(
+    "GET",
     f"{WORKLOAD}/metrics",
     access=AdmittedCallers.MEMBER,
     permission="workloads:read",
@@ -146,6 +169,7 @@ async def report(call: Call) -> Response:
 OPERATIONS: Final = (
     read_logs,
     read_history,
+    read_remedies,
     read_metrics,
     report,
 )

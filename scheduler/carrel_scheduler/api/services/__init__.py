@@ -29,6 +29,7 @@ from carrel_scheduler.api.services.platform.retention import RetentionTimes
 from carrel_scheduler.api.services.platform.subscriptions import Subscriptions
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.prometheus.metrics import Metrics
+from carrel_scheduler.api.services.remedies import Remedies
 from carrel_scheduler.api.services.submission import Submission
 
 
@@ -59,6 +60,7 @@ class Services:
     health: Health
     retention: RetentionTimes
     subscriptions: Subscriptions
+    remedies: Remedies
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
@@ -103,6 +105,7 @@ class Services:
             retention=RetentionTimes(deps),
             subscriptions=Subscriptions(deps),
             secrets=Secrets(deps),
+            remedies=Remedies(deps.live.remedies, deps.clock),
             streams=EventStreams(deps),
             metrics=Metrics(deps),
             audit=AuditLog(deps.ledger.audit, deps.clock),

@@ -10,6 +10,7 @@ from carrel_scheduler.core import speculation
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.core.speculation import RemedyKind
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import NO_NODE_EVER, PodCounts
 from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
@@ -29,7 +30,7 @@ from carrel_scheduler.workloads.lifecycle import session_limits
 from carrel_scheduler.workloads.nodes.node_views import NodeViews, color_of
 from carrel_scheduler.workloads.reconcile import budget_priority, user_limits
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state import reasons, remedies
 from carrel_scheduler.workloads.state.cache import (
     CachedWorkload,
     department_event,
@@ -48,8 +49,9 @@ from carrel_schema.answers import (
     ProjectImpact,
 )
 from carrel_schema.history import Report
-from carrel_schema.kinds import WorkloadKind
+from carrel_schema.kinds import KINDS, WorkloadKind
 from carrel_schema.objects import Department, Limits, Project, ProjectSpec, ReasonInfo, Workload
+from carrel_schema.wire import Remedy
 
 # A forecast for work that has parts is one for its parts.
 OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
@@ -184,6 +186,16 @@ class LiveState:
             found = reasons.lowered(found, lowered)
         whose = OF_PARTS.get(workload.spec.kind, "")
         return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
+
+    def remedies(self, uid: str) -> Sequence[Remedy]:
+        """The changes that would unblock a waiting workload."""
+        loop, entry = self._loop, self._loop.cache.get(uid)
+        if entry is None or entry.holding or not entry.queued:
+            return ()
+        found = speculation.remedies(loop.state, uid, loop.clock())
+        if not KINDS[entry.workload.spec.kind].may_choose:
+            found = tuple(one for one in found if one.change is not RemedyKind.PREEMPTIBLE)
+        return [remedies.from_core(one) for one in found]
 
     def _awaits_nodes(self, queued: WorkloadQueued, reason: Reason) -> bool:
         """Whether nodes would be asked for, as no node could hold it and its quota does."""

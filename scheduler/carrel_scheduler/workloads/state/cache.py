@@ -372,9 +372,17 @@ def _is_made(workload: Workload, cache: WorkloadCache) -> bool:
     return cache.divides(profile)
 
 
+DEPARTMENT: Final = "department/"
+
+
 def department_queue(name: str) -> str:
     """The core's name of a department, which no project can have."""
-    return f"department/{name}"
+    return f"{DEPARTMENT}{name}"
+
+
+def department_of(queue: str) -> str:
+    """The department that is called so in the core; empty for the name of a project."""
+    return queue.removeprefix(DEPARTMENT) if queue.startswith(DEPARTMENT) else ""
 
 
 def department_event(department: Department) -> QueueSet:
