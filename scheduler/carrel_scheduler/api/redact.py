@@ -118,7 +118,7 @@ def _holder_data(holder: Mapping[str, Any], viewer: Principal) -> dict[str, Any]
 def remedies(found: Sequence[Remedy], viewer: Principal) -> list[Remedy]:
     """Changes that would unblock a workload; those that are the same without names, once."""
     shown = (
-        one if not one.workload or viewer.sees_names(one.project) else without_names(one)
+        one if not one.workload_uid or viewer.sees_names(one.project) else without_names(one)
         for one in found
     )
     return list(dict.fromkeys(shown))
