@@ -19,6 +19,7 @@ from carrel_scheduler.core.preemption.candidates import victims_of
 from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE_FOR_ENTITLED
 from carrel_scheduler.core.preemption.node_prefilter import likely_nodes
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.preemptors import reservations_in_turn
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, added
@@ -139,11 +140,14 @@ def replace_reserved(cycle: Cycle) -> None:
     """
     if cycle.settings.reservation_delay_s < 0 or not cycle.has_victims:
         return
-    for uid in sorted(cycle.state.reserved):
-        job = cycle.state.reserved[uid]
-        held = cycle.moves.reserved.get(uid, {})
-        late = held and not job.rows and has_waited_long(cycle, job)
-        if late and not _is_coming(cycle, held.values()):
+    late = [
+        job
+        for uid, job in sorted(cycle.state.reserved.items())
+        if uid in cycle.moves.reserved and not job.rows and has_waited_long(cycle, job)
+    ]
+    for job in reservations_in_turn(cycle, late):
+        held = cycle.moves.reserved.get(job.spec.uid, {})
+        if held and not _is_coming(cycle, held.values()):
             _replace(cycle, job)
 
 

@@ -9,7 +9,7 @@ in turns. A question about one workload is its turn: what others might reclaim c
 only by the capacity that is left.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,6 +137,20 @@ def replaces(cycle: Cycle) -> bool:
     Not in the cycles in which both rules are tried together.
     """
     return cycle.looks_at_all(1) or cycle.asked is not None or _turn(cycle) == COMBINING // 2
+
+
+def reservations_in_turn(cycle: Cycle, jobs: Sequence[JobInfo]) -> Sequence[JobInfo]:
+    """Of workloads with reservations, those for which other places are sought in this cycle.
+
+    Where much waits one of them in turn, as each costs several searches; of a question only the
+    workload that it is about.
+    """
+    if cycle.looks_at_all(1):
+        return jobs
+    if cycle.asked is not None:
+        return [job for job in jobs if job is cycle.asked]
+    turn = (cycle.state.version + int(cycle.now)) // COMBINING % max(len(jobs), 1)
+    return jobs[turn : turn + 1]
 
 
 def _turn(cycle: Cycle) -> int:

@@ -163,6 +163,7 @@ class Value:
         self._states: States | None = None
         self._needs: dict[int, Need] = {}
         self._made_for: tuple[object, int] = (None, -1)
+        self._allowed_for: tuple[NeedTables, int, Bools] | None = None
 
     def seen(self, class_id: int, tasks: int = 1) -> None:
         """Tasks of a class were queued."""
@@ -246,7 +247,8 @@ class Value:
         typical = self._seen.typical()
         if not typical or not nodes.devices.any():
             return
-        tables = NeedTables(typical, len(nodes.usable), int(nodes.capacity[CPU].max()))
+        before = None if self._prices is None else self._prices.tables
+        tables = NeedTables(typical, len(nodes.usable), int(nodes.capacity[CPU].max()), before)
         open_devices = nodes.free.devices * (nodes.usable & nodes.schedulable)
         cpu = np.maximum(nodes.free.host[CPU], 0) * nodes.schedulable // tables.step
         cpu = np.minimum(cpu, tables.steps - 1)
@@ -263,8 +265,12 @@ class Value:
 
     def _allowed(self, tables: NeedTables) -> Bools:
         """(N, M) which needs each node may hold."""
-        masks = {need.request: self._eligible.ever(need.request) for need in tables.needs}
-        return np.column_stack([masks[need.request] for need in tables.needs])
+        known = self._allowed_for
+        if known is None or known[0] is not tables or known[1] != self._nodes.version:
+            masks = {need.request: self._eligible.ever(need.request) for need in tables.needs}
+            allowed = np.column_stack([masks[need.request] for need in tables.needs])
+            known = self._allowed_for = tables, self._nodes.version, allowed
+        return known[2]
 
     def _current(self, view: Layer) -> States:
         """The states for the prices of now and views of this shape."""

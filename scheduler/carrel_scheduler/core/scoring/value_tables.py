@@ -10,8 +10,9 @@ number of steps, so that adding CPU gives the place in the table.
 entries from left to right (``cumsum`` here), so they agree to the last bit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +62,34 @@ class Sums(NamedTuple):
     amounts: Floats
 
 
+class DeviceTables:
+    """What a device adds to the sums of its node, by its free thousandths.
+
+    Attributes:
+        counts: (1001, K + 1) to the counts, multiplied by ``steps``.
+        amounts: (1001, K) to the amounts.
+    """
+
+    def __init__(self, sizes: Sequence[int], steps: int) -> None:
+        free = np.arange(MILLI + 1)
+        fit = [share_table(size).astype(np.int64) for size in sizes]
+        self.counts: Counts = np.column_stack([*fit, free == MILLI]) * steps
+        usable = np.array([np.where(free >= size, free, 0) for size in sizes], np.float64)
+        self.amounts: Floats = usable.reshape(len(sizes), MILLI + 1).T.copy()
+
+    @cached_property
+    def count_rows(self) -> list[list[int]]:
+        """``counts`` as plain numbers."""
+        rows: list[list[int]] = self.counts.tolist()
+        return rows
+
+    @cached_property
+    def amount_rows(self) -> list[list[float]]:
+        """``amounts`` as plain numbers."""
+        rows: list[list[float]] = self.amounts.tolist()
+        return rows
+
+
 class NeedTables:
     """Tables that depend on the typical needs alone, not on their weights.
 
@@ -69,9 +98,18 @@ class NeedTables:
             multiplied by ``steps``.
         amounts: (1001, K) what it adds to the amounts.
         step: millicores of one step of CPU; ``steps``: how many there are.
+        held_by_kind: (whole devices, rows, steps of CPU) of a need -> how many of it a node holds,
+            by count of its kind and CPU.
     """
 
-    def __init__(self, needs: Sequence[TypicalNeed], devices: int, most_cpu: int) -> None:
+    def __init__(
+        self,
+        needs: Sequence[TypicalNeed],
+        devices: int,
+        most_cpu: int,
+        before: "NeedTables | None" = None,
+    ) -> None:
+        """``before``: earlier tables, of which the parts that would be the same are taken over."""
         self.needs = tuple(needs)
         self.sizes = sorted({need.share for need in needs if not need.whole})
         self.step = CPU_STEP * max(1, -(-most_cpu // (CPU_STEP * MOST_STEPS)))
@@ -80,23 +118,32 @@ class NeedTables:
         self._kind = [
             len(self.sizes) if need.whole else self.sizes.index(need.share) for need in needs
         ]
-        free = np.arange(MILLI + 1)
-        fit = [share_table(size).astype(np.int64) for size in self.sizes]
-        self.counts: Counts = np.column_stack([*fit, free == MILLI]) * self.steps
-        usable = np.array([np.where(free >= size, free, 0) for size in self.sizes], np.float64)
-        self.amounts: Floats = usable.reshape(len(self.sizes), MILLI + 1).T.copy()
+        same = before is not None and before.steps == self.steps
+        kept = before.of_devices if before is not None and before.sizes == self.sizes else None
+        self.of_devices: DeviceTables = (
+            kept if kept is not None and same else DeviceTables(self.sizes, self.steps)
+        )
+        self.counts, self.amounts = self.of_devices.counts, self.of_devices.amounts
         rows = [devices * (MILLI // size) + 1 for size in self.sizes] + [devices + 1]
         self.first_row = np.concatenate(([0], np.cumsum(rows)))
-        self._held = [self._held_by(m, rows[kind]) for m, kind in enumerate(self._kind)]
+        known = before.held_by_kind if before is not None and same else {}
+        self.held_by_kind: dict[tuple[int, int, int], Floats] = {}
+        self._held = [self._held_by(m, rows[kind], known) for m, kind in enumerate(self._kind)]
 
-    def _held_by(self, m: int, rows: int) -> Floats:
+    def _held_by(self, m: int, rows: int, known: Mapping[tuple[int, int, int], Floats]) -> Floats:
         """(rows, steps) how many of a need a node holds, by count of its kind and CPU."""
-        count = np.arange(rows)
-        if self.needs[m].whole:
-            count = count // self.needs[m].whole
-        cpu, wanted = np.arange(self.steps), int(self._steps_of[m])
-        by_cpu = cpu / wanted if wanted else np.full(self.steps, float(rows))
-        return np.minimum(count[:, None], by_cpu) * (cpu >= wanted)
+        whole, wanted = self.needs[m].whole, int(self._steps_of[m])
+        key = whole, rows, wanted
+        found = self.held_by_kind.get(key)
+        if found is None:
+            found = known.get(key)
+        if found is None:
+            count = np.arange(rows) // max(whole, 1)
+            cpu = np.arange(self.steps)
+            by_cpu = cpu / wanted if wanted else np.full(self.steps, float(rows))
+            found = np.minimum(count[:, None], by_cpu) * (cpu >= wanted)
+        self.held_by_kind[key] = found
+        return found
 
     def sums(self, devices: Milli) -> Sums:
         """The sums of nodes with (D, n) free thousandths."""
@@ -132,9 +179,10 @@ class NeedTables:
         groups, kinds = len(weights), len(self.sizes)
         slots = np.zeros((groups, int(self.first_row[-1]), self.steps))
         usable = np.zeros((groups, self.steps, kinds))
+        cpu = np.arange(self.steps)
         for m, (need, kind) in enumerate(zip(self.needs, self._kind, strict=True)):
             held = slots_part * need.milli * self._held[m]
-            enough = np.arange(self.steps) >= self._steps_of[m]
+            enough = cpu >= self._steps_of[m]
             if need.whole:
                 full = np.arange(len(held))
                 held = held + (MILLI * full * (full >= need.whole))[:, None] * enough
@@ -204,8 +252,8 @@ class Single:
 
     def __init__(self, needs: NeedTables, tables: Tables) -> None:
         self._tables, self._step, self._steps = tables, needs.step, needs.steps
-        self._counts: list[list[int]] = needs.counts.tolist()
-        self._amounts: list[list[float]] = needs.amounts.tolist()
+        self._counts = needs.of_devices.count_rows
+        self._amounts = needs.of_devices.amount_rows
         self._slots = tables.slots.data
         self._usable: dict[int, list[float]] = {}
         self._bases: dict[int, list[int]] = {}
