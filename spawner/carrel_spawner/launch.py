@@ -82,7 +82,8 @@ def link_folders(home: Path, folders: str) -> None:
     for source, name in json.loads(folders or "[]"):
         link, shown = home / name, f"{source}:{name}"
         try:
-            next(os.scandir(source), None)
+            with os.scandir(source) as entries:
+                next(entries, None)
             link.parent.mkdir(parents=True, exist_ok=True)
             if link.is_symlink():
                 link.unlink()

@@ -29,7 +29,7 @@ from contract.ledger.copied_ledgers import empty_ledger
 from k8s.kubelets import Kubelets, Pod, ready
 from k8s.standalone import Standalone
 
-TIMEOUT_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 180.0
 ONLY: Final = "carrel.test/only"
 GPU: Final = "nvidia.com/gpu"
 
@@ -119,11 +119,22 @@ class Site(Kubelets):
         while not (answer := found()):
             self.changed.clear()
             left = deadline - time.monotonic()
-            assert left > 0, f"no {what} after {TIMEOUT_SECONDS:g} s"
+            assert left > 0, f"no {what} after {TIMEOUT_SECONDS:g} s; {self._pods_told()}"
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, 0.5)):
                     await self.changed.wait()
         return answer
+
+    def _pods_told(self) -> str:
+        """The pods with their nodes and what they were told, for the message of a failure."""
+        lines = [
+            f"{name} on {pod.spec.node_name or 'no node'}: "
+            + "; ".join(one.message for one in pod.status.conditions if one.message)
+            for name, pod in sorted(
+                ((pod.metadata.name, pod) for pod in self.pods.values()), key=lambda one: one[0]
+            )
+        ]
+        return "pods: " + (", ".join(lines) or "none")
 
     async def check_devices(self) -> None:
         """Fail if a device has two pods, by a list of the server: a watch shows several times."""
