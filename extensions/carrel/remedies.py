@@ -1,9 +1,13 @@
 """The changes that would unblock a waiting workload, for pages that do well without them."""
 
+import logging
+
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Remedy, Workload
 from carrel_schema.kinds import COMPOSITES
+
+log = logging.getLogger(__name__)
 
 
 def may_have(workload: Workload) -> bool:
@@ -17,5 +21,6 @@ async def read(client: AsyncClient, workload: Workload) -> list[Remedy]:
         return []
     try:
         return await client.remedies(workload.project, workload.name)
-    except CarrelError:
+    except CarrelError as error:
+        log.debug("no remedies for %s/%s: %s", workload.project, workload.name, error)
         return []

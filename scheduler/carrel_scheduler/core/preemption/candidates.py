@@ -178,18 +178,7 @@ def victims_of(
     """
     state = cycle.state
     tasks, jobs = state.tasks, state.jobs
-    among = None if nodes is None else _whole_jobs(cycle, nodes)
-    victim = tasks.victim if among is None else tasks.victim.take(among)
-    legal = np.append(giving, False).take(victim)
-    if cycle.moves.log:
-        evicted = cycle.moves.evicted
-        legal &= ~(evicted if among is None else evicted.take(among))
-    if below is not None:
-        most = below if isinstance(below, int) else below.take(victim, mode="wrap")
-        priority = tasks.priority if among is None else tasks.priority.take(among)
-        legal &= priority < most
-    rows = legal.nonzero()[0] if among is None else among.compress(legal)
-    rows, left_out = _without_growing(cycle, rows)
+    rows, left_out = _without_growing(cycle, _evictable_rows(cycle, giving, below, nodes))
     job = tasks.job.take(rows)
     whole = jobs.whole.take(job)
     if protected_s is not None:
@@ -218,6 +207,23 @@ def victims_of(
     return VictimTable(
         cycle, rows, job, gpu, unit, first, alone=alone, left_out=left_out, nodes=nodes
     )
+
+
+def _evictable_rows(
+    cycle: Cycle, giving: Bools, below: int | Counts | None, nodes: Counts | None
+) -> Counts:
+    """Rows of the tasks that these arguments of ``victims_of`` name, ascending."""
+    tasks, evicted = cycle.state.tasks, cycle.moves.evicted
+    among = None if nodes is None else _whole_jobs(cycle, nodes)
+    victim = tasks.victim if among is None else tasks.victim.take(among)
+    legal: Bools = np.append(giving, False).take(victim)
+    if cycle.moves.log:
+        legal &= ~(evicted if among is None else evicted.take(among))
+    if below is not None:
+        most = below if isinstance(below, int) else below.take(victim, mode="wrap")
+        priority = tasks.priority if among is None else tasks.priority.take(among)
+        legal &= priority < most
+    return legal.nonzero()[0] if among is None else among.compress(legal)
 
 
 def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:

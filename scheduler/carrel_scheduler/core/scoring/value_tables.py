@@ -118,15 +118,17 @@ class NeedTables:
         self._kind = [
             len(self.sizes) if need.whole else self.sizes.index(need.share) for need in needs
         ]
-        same = before is not None and before.steps == self.steps
-        kept = before.of_devices if before is not None and before.sizes == self.sizes else None
+        if before is not None and before.steps != self.steps:
+            before = None
         self.of_devices: DeviceTables = (
-            kept if kept is not None and same else DeviceTables(self.sizes, self.steps)
+            before.of_devices
+            if before is not None and before.sizes == self.sizes
+            else DeviceTables(self.sizes, self.steps)
         )
         self.counts, self.amounts = self.of_devices.counts, self.of_devices.amounts
         rows = [devices * (MILLI // size) + 1 for size in self.sizes] + [devices + 1]
         self.first_row = np.concatenate(([0], np.cumsum(rows)))
-        known = before.held_by_kind if before is not None and same else {}
+        known = {} if before is None else before.held_by_kind
         self.held_by_kind: dict[tuple[int, int, int], Floats] = {}
         self._held = [self._held_by(m, rows[kind], known) for m, kind in enumerate(self._kind)]
 

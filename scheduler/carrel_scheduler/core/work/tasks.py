@@ -13,7 +13,7 @@ import numpy.typing as npt
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 
 NOBODY = -1
-LOWEST = 1 << 15
+PRIORITY_OFFSET = 1 << 15
 """Added to a priority, a signed number of 16 bits, so that it is not below zero."""
 _OTHERS = ("priority", "stopping", "stuck")
 
@@ -219,12 +219,12 @@ class TaskColumns:
         if not len(rows):
             return {}
         pairs = self.victim.take(rows).astype(np.int64) << 16  # then the 16 bits of the priority
-        pairs += self.priority.take(rows).astype(np.int64) + LOWEST
+        pairs += self.priority.take(rows).astype(np.int64) + PRIORITY_OFFSET
         kinds, which, tasks = np.unique(pairs, return_inverse=True, return_counts=True)
         amounts = (self.gpu.take(rows), self.host[0].take(rows), self.host[1].take(rows))
         held = [np.bincount(which, amount).astype(np.int64).tolist() for amount in amounts]
         victims = zip(tasks.tolist(), *held, strict=True)
-        queues, priorities = (kinds >> 16).tolist(), ((kinds & 0xFFFF) - LOWEST).tolist()
+        queues, priorities = (kinds >> 16).tolist(), ((kinds & 0xFFFF) - PRIORITY_OFFSET).tolist()
         return dict(zip(zip(queues, priorities, strict=True), victims, strict=True))
 
     def set_victim(self, row: int, queue: int) -> None:
