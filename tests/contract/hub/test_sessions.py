@@ -112,7 +112,7 @@ async def change_password(stack: Stack, accounts: AccountStore, *, hub_stopped: 
             await asyncio.to_thread(stopped_hub, stack, change)
         else:
             change()
-            await until(lambda: not any(is_good(stack, one) for one in tokens), 10, "the end")
+            await until(lambda: not any(is_good(stack, one) for one in tokens), 60, "the end")
         assert not any(is_good(stack, one) for one in tokens)
         assert not await signed_in(ada)
         assert is_good(stack, workspace)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 
 from carrel_scheduler.core.actions import evictions
@@ -87,7 +88,7 @@ def _on_the_first(self: Cycle, cls: int, node: int, **more: Any) -> Footprint | 
     place = _footprint(self, cls, node, **more)
     if place is None or len(place.devices) != 1 or place.share == MILLI or place.slots:
         return place
-    return replace(place, devices=(0,))
+    return msgspec.structs.replace(place, devices=(0,))
 
 
 def _only_some(

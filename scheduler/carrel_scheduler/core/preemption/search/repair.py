@@ -199,6 +199,8 @@ class _Repair:
         if not over.any():
             return
         alike, risky = len(amount) != len(queue), over.take(queue).nonzero()[0]
+        if not len(risky):
+            return  # a queue is over that none of these losses passes
         queue = queue.take(risky)
         small = len(self.excess) < 65536
         by_queue = np.argsort(queue.astype(np.uint16) if small else queue, kind="stable")
