@@ -6,7 +6,7 @@ owned. Kubelets are played.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -81,10 +81,16 @@ async def add_node(here: Site, word: str, gpus: int) -> None:
     await here.add_node(f"{here.name}-{word}", gpus, **{PEERS: here.name})
 
 
-def space_of(here: Site, plane: ControlPlane, **more: str) -> Space:
+def space_of(
+    here: Site,
+    plane: ControlPlane,
+    more: Mapping[str, str] | None = None,
+    *,
+    own_when_bound: bool = False,
+) -> Space:
     """The project's namespace, where manifests name this project and the test's nodes."""
     own = {"speech": here.project("a"), f'{{{PEERS}: "yes"}}': f"{{{PEERS}: {here.name}}}"}
-    return Space(plane, here.namespace("a"), own | more)
+    return Space(plane, here.namespace("a"), own | dict(more or {}), own_when_bound=own_when_bound)
 
 
 def told(pod: Pod) -> str:
@@ -107,7 +113,7 @@ async def test_all_pods_of_an_object_start_or_none(
     one: Controlled, here: Site, kinds: ControlPlane
 ) -> None:
     again = f"{one.name}2"
-    first, second = space_of(here, kinds), space_of(here, kinds, **{one.name: again})
+    first, second = space_of(here, kinds), space_of(here, kinds, {one.name: again})
     await add_node(here, "small", one.gpus - 1)
     async with running(here.scheduler()):
         await asyncio.to_thread(first.apply, one.file)
@@ -136,12 +142,14 @@ EXCLUSIVE: Final = {
 
 
 def exclusive(here: Site, plane: ControlPlane, file: str) -> Space:
-    """The namespace, where the object of a manifest keeps racks to itself."""
+    """The namespace, where the object of a manifest keeps racks to itself.
+
+    Its controller makes the workers of a leader once the leader has a node: the rack is the node's.
+    """
     name, annotation = EXCLUSIVE[file]
     found = f"  name: {name}\n  labels"
-    return space_of(
-        here, plane, **{found: f"  name: {name}\n  annotations: {{{annotation}: rack}}\n  labels"}
-    )
+    changed = f"  name: {name}\n  annotations: {{{annotation}: rack}}\n  labels"
+    return space_of(here, plane, {found: changed}, own_when_bound=True)
 
 
 async def test_a_leader_that_keeps_a_rack_to_itself_does_not_wait_for_its_workers(

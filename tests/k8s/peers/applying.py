@@ -90,14 +90,21 @@ class Space:
 
     Attributes:
         changed: texts in manifests, and what stands in their place here.
+        own_when_bound: a pod gets the objects that it owns once it has a node, not at once.
     """
 
     def __init__(
-        self, plane: ControlPlane, name: str, changed: Mapping[str, str] | None = None
+        self,
+        plane: ControlPlane,
+        name: str,
+        changed: Mapping[str, str] | None = None,
+        *,
+        own_when_bound: bool = False,
     ) -> None:
         self.plane = plane
         self.name = name
         self.changed = dict(changed or {})
+        self.own_when_bound = own_when_bound
         self._uids: dict[tuple[str, str], str] = {}
         try:
             plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -148,9 +155,15 @@ class Space:
     def _uid(self, owner: Mapping[str, Any]) -> str:
         key = (owner["kind"], owner["name"])
         if key not in self._uids:  # a pod that Kubernetes is to make
-            found = until(lambda: self._found("pods", owner["name"]))
+            found = until(lambda: self._owner_pod(owner["name"]))
             self._uids[key] = found["metadata"]["uid"]
         return self._uids[key]
+
+    def _owner_pod(self, name: str) -> Any:
+        found = self._found("pods", name)
+        if self.own_when_bound and found and not found["spec"].get("nodeName"):
+            return None
+        return found
 
     def _label(self, name: str, labels: Mapping[str, str]) -> None:
         until(lambda: self._found("pods", name))
