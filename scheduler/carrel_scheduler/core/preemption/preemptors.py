@@ -25,9 +25,10 @@ from carrel_scheduler.core.work.jobs import JobInfo
 LOOKS = 24
 """The least number of rows that are offered in a cycle."""
 FEW = 2
-"""The rows offered where victims of both rules are sought, unless there are few victims."""
+"""The rows for which victims of both rules are sought, unless there are few victims."""
 COMBINING = 4
-"""Both rules are tried together in one of so many cycles, where there is much to look at."""
+"""Searches with both rules, and for other places, come in turns of so many cycles where there is
+much to look at: for the most entitled row, other places, another row, nothing."""
 SEARCH_BUDGET = 3_000
 """Tasks in the cluster times failed searches: so many of an action in one cycle.
 
@@ -100,7 +101,12 @@ def for_combine(cycle: Cycle) -> Counts:
     rows = rows.compress(allowed)
     rows = _in_their_turn(cycle, rows)
     first = waiting.within(rows, quota)
-    return _in_turns(cycle, rows, first, None if cycle.is_small else FEW)
+    if cycle.is_small:
+        return _in_turns(cycle, rows, first)
+    if cycle.looks_at_all(1):
+        return _in_turns(cycle, rows, first, FEW)
+    both = _in_turns(cycle, rows, first, FEW, _round(cycle))
+    return both[:1] if _turn(cycle) == 0 else both[-1:]
 
 
 def _in_their_turn(cycle: Cycle, rows: Counts) -> Counts:
@@ -128,7 +134,7 @@ def combines(cycle: Cycle) -> bool:
     """
     if cycle.looks_at_all(1) or cycle.asked is not None:
         return True
-    return _turn(cycle) == 0 and not cycle.moves.preemptors()
+    return _turn(cycle) in {0, COMBINING // 2} and not cycle.moves.preemptors()
 
 
 def replaces(cycle: Cycle) -> bool:
@@ -136,7 +142,7 @@ def replaces(cycle: Cycle) -> bool:
 
     Not in the cycles in which both rules are tried together.
     """
-    return cycle.looks_at_all(1) or cycle.asked is not None or _turn(cycle) == COMBINING // 2
+    return cycle.looks_at_all(1) or cycle.asked is not None or _turn(cycle) == 1
 
 
 def reservations_in_turn(cycle: Cycle, jobs: Sequence[JobInfo]) -> Sequence[JobInfo]:
@@ -149,12 +155,21 @@ def reservations_in_turn(cycle: Cycle, jobs: Sequence[JobInfo]) -> Sequence[JobI
         return jobs
     if cycle.asked is not None:
         return [job for job in jobs if job is cycle.asked]
-    turn = (cycle.state.version + int(cycle.now)) // COMBINING % max(len(jobs), 1)
+    turn = _round(cycle) % max(len(jobs), 1)
     return jobs[turn : turn + 1]
 
 
+def _cycles(cycle: Cycle) -> int:
+    """A number that grows from one cycle to the next."""
+    return cycle.state.version + int(cycle.now)
+
+
+def _round(cycle: Cycle) -> int:
+    return _cycles(cycle) // COMBINING
+
+
 def _turn(cycle: Cycle) -> int:
-    return (cycle.state.version + int(cycle.now)) % COMBINING
+    return _cycles(cycle) % COMBINING
 
 
 def _whose_turn(cycle: Cycle) -> JobInfo | None:
@@ -186,18 +201,34 @@ def for_consolidate(cycle: Cycle) -> Counts:
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
 
-def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None) -> Counts:
-    """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
+def _in_turns(
+    cycle: Cycle,
+    rows: Counts,
+    first: Bools,
+    most: int | None = None,
+    turn: int | None = None,
+) -> Counts:
+    """The rows of this cycle: half of the places go to the most entitled, the rest in turns.
+
+    Args:
+        cycle: is being decided.
+        rows: numbers of the rows that may ask.
+        first: (len(rows),) those that come before all others.
+        most: the number of places.
+        turn: counts the cycles in which rows are taken like this; ``None``: all of them.
+    """
     waiting = cycle.state.waiting
     if most is None:
         most = max(LOOKS, 2 * most_failed_searches(cycle))
+    if turn is None:
+        turn = _cycles(cycle)
     if len(rows) > most:
         priority, width = waiting.priority.take(rows), len(waiting.rows)
         below = int(priority.max()) - priority
         below += (int(below.max()) + 1) * ~first
         rows = np.sort(below * width + rows) % width
         head, rest = rows[: most // 2], rows[most // 2 :]
-        begin = (cycle.state.version + int(cycle.now)) * TURN % len(rest)
+        begin = turn * TURN % len(rest)
         rows = np.concatenate([head, np.roll(rest, -begin)[: most - most // 2]])
     return rows
 
