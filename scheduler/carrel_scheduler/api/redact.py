@@ -6,6 +6,7 @@ their workloads and users are. Whoever sees all projects gets everything as it i
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -18,36 +19,49 @@ from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.contract import LiveEvent, QueueEntry
 from carrel_scheduler.workloads.state.remedies import without_names
 from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut
-from carrel_schema.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
+from carrel_schema.objects import Preemption, ReasonInfo, Workload
 from carrel_schema.wire import Remedy, WorkloadOut
 
 SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
 HELP_WITHOUT_NAMES: Final = "help_without_names"
 NAMELESS_SENTENCE: Final = "The details belong to a project that you are not in."
+NO_POSITIONS: Final[Mapping[str, int]] = MappingProxyType({})
 # Texts in a reason's data that never name a foreign workload or user.
 SAFE_TEXTS: Final = frozenset({"resource", "project", "nodes", "node", "rule", "class", "token"})
 
 
-def workload(found: Workload, viewer: Principal) -> WorkloadOut:
-    """A workload of a project that the caller may see."""
-    return WorkloadOut(**convert.workload_fields(found, _status(found.status, viewer)))
+def workload(
+    found: Workload, viewer: Principal, positions: Mapping[str, int] = NO_POSITIONS
+) -> WorkloadOut:
+    """A workload of a project that the caller may see.
+
+    Args:
+        found: as it is stored; its place in the queue may have changed since.
+        viewer: the caller.
+        positions: present places in the queue by uid.
+    """
+    return WorkloadOut(**_fields(found, viewer, positions))
 
 
-def event(found: LiveEvent, viewer: Principal) -> answers.WorkloadEvent:
-    """A message of the event stream."""
-    status = _status(found.workload.status, viewer)
-    fields = convert.workload_fields(found.workload, status)
+def event(
+    found: LiveEvent, viewer: Principal, positions: Mapping[str, int] = NO_POSITIONS
+) -> answers.WorkloadEvent:
+    """A message of the event stream; ``positions`` as for ``workload``."""
+    fields = _fields(found.workload, viewer, positions)
     return answers.WorkloadEvent(**fields, report=found.report)
 
 
-def _status(status: WorkloadStatus, viewer: Principal) -> WorkloadStatus:
-    if status.reason is None and status.last_preemption is None:
-        return status
-    return msgspec.structs.replace(
-        status,
-        reason=reason(status.reason, viewer),
-        last_preemption=_preemption(status.last_preemption, viewer),
-    )
+def _fields(found: Workload, viewer: Principal, positions: Mapping[str, int]) -> dict[str, Any]:
+    status = found.status
+    if status.reason is not None or status.last_preemption is not None:
+        status = msgspec.structs.replace(
+            status,
+            reason=reason(status.reason, viewer),
+            last_preemption=_preemption(status.last_preemption, viewer),
+        )
+    if status.phase == "pending" and (place := positions.get(found.meta.uid)):
+        status = msgspec.structs.replace(status, queue_position=place)
+    return convert.workload_fields(found, status)
 
 
 def _preemption(fact: Preemption | None, viewer: Principal) -> Preemption | None:

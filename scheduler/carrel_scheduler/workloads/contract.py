@@ -161,6 +161,10 @@ class Live(Protocol):
         """All waiting workloads in the order of service."""
         ...
 
+    def positions(self) -> Mapping[str, int]:
+        """Places in the queue by uid, from 1, as of the last decision."""
+        ...
+
     def pods(self) -> PodCounts | None:
         """External and unmanaged pods; ``None`` on one machine."""
         ...

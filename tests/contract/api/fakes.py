@@ -269,6 +269,7 @@ class FakeLive:
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
         self.divided_gpus = ""
+        self.places: dict[str, int] = {}
         self.node_group = ""
 
     def only_instances(self) -> bool:
@@ -307,6 +308,9 @@ class FakeLive:
             waits("speech", "speech-waiting-job", "carl", 1),
             waits("vision", "vision-waiting-job", "ada", 2),
         ]
+
+    def positions(self) -> Mapping[str, int]:
+        return self.places
 
     def faults(self) -> Faults:
         return self.told_faults

@@ -50,6 +50,20 @@ async def test_what_the_snapshot_says_is_not_said_again(harness: ApiHarness) -> 
         assert message.data["status"]["queue_position"] == 7
 
 
+async def test_places_in_the_queue_are_the_present_ones(harness: ApiHarness) -> None:
+    waits = await harness.set_status("vision", "train-1", phase="pending", queue_position=7)
+    harness.live.places[waits.meta.uid] = 3
+    async with listening(harness, "/events?kind=training", "ada") as stream:
+        message = await stream.next()
+        assert message is not None
+        assert message.data["status"]["queue_position"] == 3
+        harness.live.places[waits.meta.uid] = 2
+        harness.live.publish(event(await harness.set_status("vision", "train-1", attempt=2)))
+        message = await stream.next()
+        assert message is not None
+        assert message.data["status"]["queue_position"] == 2
+
+
 async def test_nobody_hears_of_foreign_projects_or_reads_foreign_names(harness: ApiHarness) -> None:
     async with listening(harness, "/events", "ada") as stream:
         assert await stream.names(2) == ["vision/train-1", "vision/desk"]

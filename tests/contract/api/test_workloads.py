@@ -302,6 +302,21 @@ async def test_delete_is_a_wish_too_and_asking_again_is_fine(harness: ApiHarness
     assert (reply.status, reply.code) == (404, "not_found")
 
 
+async def test_a_place_in_the_queue_is_the_present_one(harness: ApiHarness) -> None:
+    await harness.set_status("vision", "train-1", phase="pending", queue_position=9)
+    await harness.set_status("vision", "desk", phase="running")
+    for name in ("train-1", "desk"):
+        harness.live.places[(await harness.workload("vision", name)).meta.uid] = 4
+    one = await harness.ask("GET", "/workloads/vision/train-1")
+    assert one.body["status"]["queue_position"] == 4
+    found = (await harness.ask("GET", "/workloads")).body["items"]
+    places = {each["name"]: each["status"].get("queue_position") for each in found}
+    assert places == {"train-1": 4, "desk": None}
+    harness.live.places.clear()
+    one = await harness.ask("GET", "/workloads/vision/train-1")
+    assert one.body["status"]["queue_position"] == 9
+
+
 async def test_a_status_written_at_the_same_time_is_waited_out(
     harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

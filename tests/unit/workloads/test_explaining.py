@@ -55,6 +55,16 @@ def test_a_short_queue_hears_at_once_and_nothing_is_written_twice() -> None:
     assert [entry and entry.workload.status.queue_position for entry in places] == [1, 2, 3]
 
 
+def test_places_move_though_reasons_stay() -> None:
+    table = Table(3)
+    table.plan(1)
+    table.slice()
+    table.uids = table.uids[1:]
+    table.plan(1)
+    assert table.slice() == []
+    assert table.cache.latest_positions == {"u1": 1, "u2": 2}
+
+
 def test_a_long_queue_hears_in_turn_though_every_plan_changes_all_reasons() -> None:
     count = 3 * plan_execution.WRITTEN_AT_ONCE
     table = Table(count)

@@ -120,7 +120,8 @@ async def list_workloads(call: Call) -> Response:
         limit=query.limit,
         after=query.after,
     )
-    items = [redact.workload(workload, viewer) for workload in page.items]
+    positions = call.services.deps.live.positions()
+    items = [redact.workload(workload, viewer, positions) for workload in page.items]
     return Response(WorkloadPage(items=items, next=page.next or None))
 
 
@@ -134,7 +135,8 @@ async def list_workloads(call: Call) -> Response:
 )
 async def read_workload(call: Call) -> Response:
     """Read one workload."""
-    return Response(redact.workload(call.workload, call.visitor.person))
+    positions = call.services.deps.live.positions()
+    return Response(redact.workload(call.workload, call.visitor.person, positions))
 
 
 def _actor(call: Call) -> str:

@@ -8,7 +8,7 @@ stream, a changed membership changes what it shows.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final, get_args
@@ -120,7 +120,8 @@ class EventStreams:
                     async for event in snapshot:
                         version = event.version
                         if event.workload is not None:
-                            yield _encoded(event.workload, watcher.principal)
+                            positions = self._deps.live.positions()
+                            yield _encoded(event.workload, watcher.principal, positions)
                 if wanted.routed:
                     yield server_sent_event(TOLD, version, {})
                 async with aclosing(
@@ -192,7 +193,8 @@ class EventStreams:
                     work.meta.project, work.spec.user, work.spec.kind
                 )
                 if seen and not known and wanted.wants(event.workload):
-                    shown = redact.event(event, watcher.principal)
+                    positions = self._deps.live.positions()
+                    shown = redact.event(event, watcher.principal, positions)
                     yield server_sent_event(event.type, event.version, shown)
         finally:
             coming.cancel()
@@ -207,7 +209,7 @@ class _SnapshotEntry:
     workload: Workload | None = None
 
 
-def _encoded(workload: Workload, viewer: Principal) -> bytes:
+def _encoded(workload: Workload, viewer: Principal, positions: Mapping[str, int]) -> bytes:
     version = workload.meta.resource_version
     event = LiveEvent(type="workload", version=version, workload=workload)
-    return server_sent_event(event.type, version, redact.event(event, viewer))
+    return server_sent_event(event.type, version, redact.event(event, viewer, positions))

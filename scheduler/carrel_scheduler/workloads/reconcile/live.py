@@ -125,6 +125,10 @@ class LiveState:
         self._loop.enqueue(CordonEnded(node, index))
         return True
 
+    def positions(self) -> Mapping[str, int]:
+        """Places in the queue by uid, from 1, as of the last decision."""
+        return self._loop.cache.latest_positions
+
     def queue(self) -> Sequence[QueueEntry]:
         """All waiting workloads in the order of service."""
         cache = self._loop.cache

@@ -184,6 +184,7 @@ class Explaining:
     def slice(self, changes: PassChanges) -> None:
         """Write the next part of the reasons that are new or have changed."""
         written, plan = 0, self._look()
+        _ = changes.cache.positions  # what is read until the next decision
         for uid, place in self._coming(plan.queue):
             written += _write_reason(changes, plan, uid, place)
             if written >= WRITTEN_AT_ONCE:
@@ -206,7 +207,7 @@ def _write_reason(changes: PassChanges, plan: ExplainedPlan, uid: str, place: in
     """Write a changed reason into the status; returns how many were written.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
-    only; the live view has the present one.
+    only; whoever reads the status is given the present one.
     """
     reason, entry = plan.reasons.get(uid), changes.cache.get(uid)
     if reason is not None and entry is None:

@@ -288,6 +288,14 @@ class WorkloadCache:
             self._ranked = (queue, ranks)
         return self._ranked[1]
 
+    @property
+    def latest_positions(self) -> Mapping[str, int]:
+        """Positions in the queue as last computed, at the latest with the reasons of waiting work.
+
+        Nothing is decided for them, so they may be read for every request.
+        """
+        return self._ranked[1]
+
     def drop(self, uid: str) -> None:
         """Remove an ended workload."""
         self._entries.pop(uid, None)
