@@ -73,6 +73,19 @@ async def test_work_that_does_not_wait_itself_is_refused(harness: ApiHarness, na
     assert harness.live.asked_remedies == []
 
 
+async def test_what_a_policy_forbids_is_not_proposed(harness: ApiHarness) -> None:
+    sentence = "If you submit it as preemptible, it starts."
+    preemptible = Remedy(change="preemptible", sentence=sentence)
+    await waits(harness, "waits", preemptible, QUOTA)
+    told = (await harness.ask("GET", PATH)).body["items"]
+    assert [one["change"] for one in told] == ["preemptible", "more-quota"]
+    rules = {"rules": {"preemptible": {"default": False, "locked": True}}}
+    made = await harness.ask("PUT", "/policies/firm?scope=project/vision", "root", json=rules)
+    assert made.status == 200, made.body
+    told = (await harness.ask("GET", PATH)).body["items"]
+    assert [one["change"] for one in told] == ["more-quota"]
+
+
 async def test_an_answer_is_fresh_for_ten_seconds(harness: ApiHarness) -> None:
     uid = await waits(harness, "waits", QUOTA)
     for person in ("ada", "root", "ada"):

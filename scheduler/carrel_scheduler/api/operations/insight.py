@@ -15,6 +15,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.merged_logs import merged
 from carrel_scheduler.api.services.part_logs import logs_of_parts
 from carrel_scheduler.engines.contract import EngineError, LogRequest, UnknownTask
+from carrel_scheduler.workloads.state.remedies import PREEMPTIBLE
 from carrel_schema.history import Curves, History, Point
 from carrel_schema.kinds import COMPOSITES
 from carrel_schema.wire import RemedyList
@@ -121,6 +122,10 @@ async def read_remedies(call: Call) -> Response:
         raise problems.Conflicting(Code.NOT_PENDING, f"It does not wait: its phase is `{phase}`")
     viewer = call.visitor.person
     found = call.services.remedies.of(call.workload.meta.uid, viewer)
+    others = tuple(one for one in found if one.change != PREEMPTIBLE)
+    if len(others) < len(found):
+        allowed = await call.services.policies.may_be_preemptible(call.workload)
+        found = found if allowed else others
     return Response(RemedyList(items=redact.remedies(found, viewer)))
 
 

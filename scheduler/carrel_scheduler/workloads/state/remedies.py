@@ -4,6 +4,8 @@ The core says what it tried (``core.speculation.remedies``); this names the proj
 and makes the sentence.
 """
 
+from typing import Final
+
 import msgspec
 
 from carrel_scheduler.core import speculation
@@ -12,6 +14,9 @@ from carrel_scheduler.core.messages.sentences import member
 from carrel_scheduler.core.speculation import RemedyKind
 from carrel_scheduler.workloads.state.cache import department_of
 from carrel_schema.wire import Remedy
+
+PREEMPTIBLE: Final = RemedyKind.PREEMPTIBLE.value
+"""The change of work itself, which a policy may forbid."""
 
 
 def from_core(found: speculation.Remedy) -> Remedy:

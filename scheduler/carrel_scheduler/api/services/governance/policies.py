@@ -61,12 +61,18 @@ class Policies:
 
     async def check_changed(self, before: Workload, after: Workload) -> None:
         """Refuse a change of work that breaks a rule which held before."""
-        known = {one.sentence for one in await self.records.violations_of(before)}
-        found = [
-            one for one in await self.records.violations_of(after) if one.sentence not in known
-        ]
-        if found:
+        if found := await self._newly_broken(before, after):
             raise _refusal(found)
+
+    async def may_be_preemptible(self, workload: Workload) -> bool:
+        """Whether the policies would let the same work in as preemptible."""
+        spec = msgspec.structs.replace(workload.spec, preemptible=True)
+        changed = msgspec.structs.replace(workload, spec=spec)
+        return not await self._newly_broken(workload, changed)
+
+    async def _newly_broken(self, before: Workload, after: Workload) -> list[Violation]:
+        known = {one.sentence for one in await self.records.violations_of(before)}
+        return [one for one in await self.records.violations_of(after) if one.sentence not in known]
 
     async def effective(self, project: str, kind: WorkloadKind) -> EffectivePolicy:
         """The combined policies for work of a kind in a project."""
