@@ -3,7 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    ConsoleMessage,
+    Error,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from contract.chromium import FLAGS, program
 
@@ -20,6 +27,21 @@ async def chromium() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
+
+
+async def visit(page: Page, url: str) -> None:
+    """Open an address, again if the machine's networks change at that moment.
+
+    Chromium gives all requests up then, and other tests make and remove networks of jobs.
+    """
+    for repeat in range(5):
+        try:
+            await page.goto(url)
+        except Error as error:
+            if "ERR_NETWORK_CHANGED" not in error.message or repeat == 4:
+                raise
+        else:
+            return
 
 
 def complaints(page: Page) -> list[str]:

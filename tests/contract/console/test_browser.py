@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from contract.console.browser import TIMEOUT_MS, chromium, complaints
+from contract.console.browser import TIMEOUT_MS, chromium, complaints, visit
 from contract.console.site import Site
 
 pytestmark = pytest.mark.browser
@@ -56,7 +56,7 @@ async def opened(chrome: Browser, site: Site, path: str, who: str = "ada", **loo
     made = await chrome.new_context(**look)  # type: ignore[arg-type]
     made.set_default_timeout(TIMEOUT_MS)
     page = await made.new_page()
-    await page.goto(site.url(path))
+    await visit(page, site.url(path))
     return page
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,18 @@ class Lab:
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"null")
+
+    def kernel_states(self) -> list[str]:
+        """The states of all kernels; empty also while one is so new that the server cannot tell.
+
+        Jupyter Server lists a kernel before it has a time of last activity, and fails on that.
+        """
+        try:
+            return [one["execution_state"] for one in self.ask("api/kernels")]
+        except urllib.error.HTTPError as error:
+            if error.code != 500:
+                raise
+            return []
 
     def page(self, path: str = "lab") -> str:
         """The address of a page, signed in."""

@@ -41,7 +41,7 @@ def test_the_tutorial_opens_and_stays_what_its_reader_made_of_it(page: Page, lab
     page.locator(".jp-LauncherCard", has_text="Tutorial").click()
     expect(page.locator(".jp-NotebookPanel .jp-Cell").first).to_be_visible()
     # A server that is told to end while a kernel starts waits a minute for it.
-    while [one["execution_state"] for one in lab.ask("api/kernels")] != ["idle"]:
+    while lab.kernel_states() != ["idle"]:
         page.wait_for_timeout(100)
     copy = lab.folder / TUTORIAL
     changed = copy.read_text().replace("Carrel", "Our Carrel", 1)
