@@ -34,6 +34,7 @@ class StreamTiming:
 
     Attributes:
         keep_alive: a comment line after so much silence; proxies close silent connections.
+        places: how often the places of pending work in the queue are compared with those sent.
         verify: how often the caller's token and projects are looked up again.
         verify_timeout: a stream ends if its caller could not be verified for so long.
         first_piece: how long a log may take to refuse before its answer begins.
@@ -41,6 +42,7 @@ class StreamTiming:
     """
 
     keep_alive: float = 15.0
+    places: float = 5.0
     verify: float = 10.0
     verify_timeout: float = 60.0
     first_piece: float = 0.25

@@ -60,7 +60,9 @@ def nobody(kind: str, workload: Workload) -> None:
 ROOT = "/services/carrel/api/v1"
 MOST_CODE_BYTES = 2**20
 TIMEOUT_SECONDS = 60.0
-TIMING = StreamTiming(keep_alive=0.05, verify=0.0, verify_timeout=0.2, first_piece=0.05, per_user=5)
+TIMING = StreamTiming(
+    keep_alive=0.05, places=0.05, verify=0.0, verify_timeout=0.2, first_piece=0.05, per_user=5
+)
 
 
 @dataclass(slots=True)

@@ -64,6 +64,32 @@ async def test_places_in_the_queue_are_the_present_ones(harness: ApiHarness) -> 
         assert message.data["status"]["queue_position"] == 2
 
 
+async def test_a_place_that_moves_without_a_change_is_told(harness: ApiHarness) -> None:
+    for name in ("train-1", "desk"):
+        waits = await harness.set_status("vision", name, phase="pending")
+        harness.live.places[waits.meta.uid] = 7
+    uid = (await harness.workload("vision", "train-1")).meta.uid
+    async with listening(harness, "/events", "ada") as stream:
+        assert await stream.names(2) == ["vision/train-1", "vision/desk"]
+        version = (await harness.workload("vision", "train-1")).meta.resource_version
+        for place in (6, 2):
+            harness.live.places[uid] = place
+            message = await stream.next()
+            assert message is not None
+            assert (message.event, message.id, message.data["name"]) == (
+                "workload", version, "train-1"
+            )  # fmt: skip
+            assert message.data["status"]["queue_position"] == place
+        running = await harness.set_status("vision", "train-1", phase="running")
+        harness.live.publish(event(running))
+        harness.live.places[uid] = 1
+        harness.live.publish(event(await harness.set_status("vision", "desk", attempt=3)))
+        told = [await stream.next() for _ in range(2)]
+        assert [one and (one.data["name"], one.data["status"]["phase"]) for one in told] == [
+            ("train-1", "running"), ("desk", "pending")
+        ]  # fmt: skip
+
+
 async def test_nobody_hears_of_foreign_projects_or_reads_foreign_names(harness: ApiHarness) -> None:
     async with listening(harness, "/events", "ada") as stream:
         assert await stream.names(2) == ["vision/train-1", "vision/desk"]

@@ -2,15 +2,17 @@
 
 The subscription begins before the snapshot is read and what the snapshot already says is left out,
 so nothing falls between. The caller is looked up again every few seconds: a revoked token ends the
-stream, a changed membership changes what it shows.
+stream, a changed membership changes what it shows. A place in the queue moves without a change of
+the object: what waits is sent again then, as the version that it was.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, get_args
 
 from carrel_scheduler.api import problems, redact
@@ -28,6 +30,10 @@ PAGE: Final = 200
 GREETING: Final = b": events of Carrel\n\n"
 TOLD: Final = "told"
 KEEP_ALIVE: Final = b": still here\n\n"
+MOST_WAITING: Final = 200
+"""The pending workloads of a stream whose places in the queue are followed."""
+MOST_MOVED: Final = 20
+"""How many of them are sent again at once."""
 NOT_AT_REST: Final = tuple(phase for phase in get_args(Phase) if phase not in AT_REST)
 
 
@@ -82,6 +88,34 @@ class Watcher:
         return True
 
 
+class PlacesInQueue:
+    """The pending workloads that a stream has sent, and the places that were sent with them."""
+
+    def __init__(self, positions: Callable[[], Mapping[str, int]]) -> None:
+        self._positions = positions
+        self._sent: dict[str, tuple[Workload, int | None]] = {}
+
+    def sent(self, workload: Workload, *, gone: bool = False) -> Mapping[str, int]:
+        """Note that a workload is being sent; returns the positions to send it with."""
+        positions, uid = self._positions(), workload.meta.uid
+        self._sent.pop(uid, None)
+        follows = workload.status.phase == "pending" and not gone
+        if follows and len(self._sent) < MOST_WAITING:
+            self._sent[uid] = (workload, positions.get(uid))
+        return positions
+
+    def moved(self) -> list[Workload]:
+        """Some workloads that have another place by now, those that come first at first."""
+        positions = self._positions()
+        found = [
+            (place, workload)
+            for uid, (workload, before) in self._sent.items()
+            if (place := positions.get(uid)) is not None and place != before
+        ]
+        found.sort(key=itemgetter(0))
+        return [workload for _, workload in found[:MOST_MOVED]]
+
+
 class EventStreams:
     """Opens event streams, and counts them for each user."""
 
@@ -113,6 +147,7 @@ class EventStreams:
         watcher = Watcher(self._deps, principal, token)
         with self.counted(principal):
             subscription = self._deps.live.events()
+            places = PlacesInQueue(self._deps.live.positions)
             try:
                 yield GREETING
                 version = 0
@@ -120,12 +155,11 @@ class EventStreams:
                     async for event in snapshot:
                         version = event.version
                         if event.workload is not None:
-                            positions = self._deps.live.positions()
-                            yield _encoded(event.workload, watcher.principal, positions)
+                            yield _encoded(event.workload, watcher.principal, places)
                 if wanted.routed:
                     yield server_sent_event(TOLD, version, {})
                 async with aclosing(
-                    self._changes(subscription, watcher, wanted, version)
+                    self._changes(subscription, watcher, wanted, version, places)
                 ) as changes:
                     async for piece in changes:
                         yield piece
@@ -172,30 +206,38 @@ class EventStreams:
         yield _SnapshotEntry(first_version)
 
     async def _changes(
-        self, subscription: Subscription, watcher: Watcher, wanted: Filter, version: int
+        self,
+        subscription: Subscription,
+        watcher: Watcher,
+        wanted: Filter,
+        version: int,
+        places: PlacesInQueue,
     ) -> AsyncGenerator[bytes, None]:
         coming = asyncio.ensure_future(subscription.next())
+        timing, now = self._deps.timing, asyncio.get_running_loop().time
+        heard = looked = now()
         try:
             while True:
-                await asyncio.wait({coming}, timeout=self._deps.timing.keep_alive)
+                await asyncio.wait({coming}, timeout=min(timing.places, timing.keep_alive))
                 if not await watcher.still_there():
                     return
-                if not coming.done():
-                    yield KEEP_ALIVE
-                    continue
-                event = coming.result()
-                if event is None:
-                    return
-                coming = asyncio.ensure_future(subscription.next())
-                known = event.type != "report" and event.version <= version
-                work = event.workload
-                seen = watcher.principal.sees_work(
-                    work.meta.project, work.spec.user, work.spec.kind
-                )
-                if seen and not known and wanted.wants(event.workload):
-                    positions = self._deps.live.positions()
-                    shown = redact.event(event, watcher.principal, positions)
-                    yield server_sent_event(event.type, event.version, shown)
+                pieces: list[bytes] = []
+                if now() - looked >= timing.places:
+                    looked = now()
+                    pieces += _moved(places, watcher)
+                if coming.done():
+                    event = coming.result()
+                    if event is None:
+                        return
+                    coming = asyncio.ensure_future(subscription.next())
+                    known = event.type != "report" and event.version <= version
+                    if not known and wanted.wants(event.workload):
+                        pieces += _shown(event, watcher, places)
+                if not pieces and now() - heard >= timing.keep_alive:
+                    pieces.append(KEEP_ALIVE)
+                for piece in pieces:
+                    heard = now()
+                    yield piece
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
@@ -209,7 +251,32 @@ class _SnapshotEntry:
     workload: Workload | None = None
 
 
-def _encoded(workload: Workload, viewer: Principal, positions: Mapping[str, int]) -> bytes:
+def _moved(places: PlacesInQueue, watcher: Watcher) -> list[bytes]:
+    return [
+        _encoded(workload, watcher.principal, places)
+        for workload in places.moved()
+        if _sees(watcher, workload)
+    ]
+
+
+def _shown(event: LiveEvent, watcher: Watcher, places: PlacesInQueue) -> list[bytes]:
+    """The event for its watcher; nothing if it is about work that the watcher may not see."""
+    if not _sees(watcher, event.workload):
+        return []
+    positions = places.sent(event.workload, gone=event.type == "deleted")
+    shown = redact.event(event, watcher.principal, positions)
+    return [server_sent_event(event.type, event.version, shown)]
+
+
+def _sees(watcher: Watcher, workload: Workload) -> bool:
+    return watcher.principal.sees_work(
+        workload.meta.project, workload.spec.user, workload.spec.kind
+    )
+
+
+def _encoded(workload: Workload, viewer: Principal, places: PlacesInQueue) -> bytes:
     version = workload.meta.resource_version
     event = LiveEvent(type="workload", version=version, workload=workload)
-    return server_sent_event(event.type, version, redact.event(event, viewer, positions))
+    return server_sent_event(
+        event.type, version, redact.event(event, viewer, places.sent(workload))
+    )
