@@ -201,6 +201,17 @@ async def test_devices_and_queue_tell_the_colours_of_their_projects(
     assert [(entry.project, entry.color) for entry in live.queue()] == [("speech", 3)]
 
 
+async def test_places_count_others_pods_and_what_is_not_decided_comes_last(
+    harness: SchedulerHarness,
+) -> None:
+    await harness.project("vision", 0, over_quota=False)
+    new, known = [await harness.submit("vision", name) for name in ("new", "known")]
+    queue = ("pod", known)
+    harness.loop.cache.queue = lambda: queue
+    found = LiveState(harness.loop).queue()
+    assert [(entry.uid, entry.position) for entry in found] == [(known, 2), (new, 3)]
+
+
 async def test_everybody_in_a_long_queue_is_told_why(
     harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

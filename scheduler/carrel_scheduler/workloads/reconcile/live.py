@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -130,16 +131,23 @@ class LiveState:
         return self._loop.cache.latest_positions
 
     def queue(self) -> Sequence[QueueEntry]:
-        """All waiting workloads in the order of service."""
+        """All waiting workloads in the order of service; external pods count, too."""
         cache = self._loop.cache
         waiting = [entry for entry in cache if entry.workload.status.phase == "pending"]
-        last = len(cache.positions) + 1
+        positions, new = cache.positions, count(len(cache.positions) + 1)
         waiting.sort(
-            key=lambda one: (cache.positions.get(one.uid, last), one.workload.meta.created_at)
+            key=lambda one: (
+                positions.get(one.uid, len(positions) + 1),
+                one.workload.meta.created_at,
+            )
         )
         return [
-            _queue_entry(place, entry, color_of(self._loop.cache, entry.workload.meta.project))
-            for place, entry in enumerate(waiting, start=1)
+            _queue_entry(
+                positions.get(entry.uid) or next(new),
+                entry,
+                color_of(cache, entry.workload.meta.project),
+            )
+            for entry in waiting
         ]
 
     def pods(self) -> PodCounts | None:
