@@ -124,6 +124,25 @@ def test_places_held_for_many_count_for_their_queue_at_once(state: State) -> Non
         assert not cycle.answered(job)
 
 
+def test_another_move_in_the_place_of_one_that_was_undone_counts(state: State) -> None:
+    state.apply(training("p", "a", 1, priority=7))
+    state.apply(training("q", "b", 1, priority=5))
+    cycle, node_slot = Cycle(state, NOW), state.nodes.slots["n"]
+    slots = [state.queues.slots[name] for name in ("a", "b")]
+    told = []
+    for uid in ("p", "q"):
+        job, mark = state.job(uid), cycle.moves.mark()
+        place = cycle.footprint(job.shape.classes[0], node_slot, soon=False)
+        assert place is not None
+        cycle.moves.start(job, 0, place, fixed=False)
+        lowest = [int(cycle.lowest[slot]) for slot in slots]
+        told.append(([slot in cycle.given for slot in slots], lowest))
+        if uid == "p":
+            cycle.moves.rollback(mark)
+    usual = state.job("x").spec.priority
+    assert told == [([True, False], [7, usual]), ([False, True], [usual, 5])]
+
+
 def stopped(state: State, *uids: str, many: bool, but: int | None = None) -> list[Eviction]:
     """What a plan tells those whose tasks stop, one by one or all in one move."""
     cycle = Cycle(state, NOW)

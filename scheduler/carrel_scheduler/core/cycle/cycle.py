@@ -48,9 +48,8 @@ MANY_TASKS = 32
 
 @dataclass(frozen=True, slots=True)
 class FailedInCycle:
-    """A search for victims that failed: the length of the log then, its last move, the answer."""
+    """A search for victims that failed: the last move then, and the answer."""
 
-    after: int
     last: Move | ManyEvicted | ManyReserved | None
     plainly: bool
     not_found: bool
@@ -97,8 +96,8 @@ class Cycle:
         self.starving: tuple[JobInfo, ...] | None = None
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._preemptible: dict[bytes, tuple[Counts, Counts]] = {}
-        self._given: tuple[int, dict[int, Triple]] = (0, {})
-        self._lowest: tuple[int, Counts | None] = (0, None)
+        self._given: tuple[object, dict[int, Triple]] = (None, {})
+        self._lowest: tuple[object, Counts | None] = (None, None)
 
     @property
     def now(self) -> float:
@@ -179,7 +178,7 @@ class Cycle:
     def given(self) -> dict[int, Triple]:
         """The amounts that this cycle has given every queue, at all levels, by slot."""
         moves = self.moves
-        if self._given[0] != len(moves.log):
+        if self._given[0] is not moves.last:
             by_leaf: dict[int, list[Triple]] = {}
             for places in (moves.started, moves.reserved):
                 for uid, by_index in places.items():
@@ -192,7 +191,7 @@ class Cycle:
                 together = added(each)
                 for slot in self.queue_usage.table.path[leaf]:
                     found.setdefault(slot, []).append(together)
-            self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
+            self._given = (moves.last, {slot: added(each) for slot, each in found.items()})
         return self._given[1]
 
     def waited_s(self, job: JobInfo) -> float:
@@ -318,7 +317,7 @@ class Cycle:
     def lowest(self) -> Counts:
         """(Q,) lowest priority of what may be stopped of a queue, or is to start there."""
         moves, known = self.moves, self._lowest
-        found = known[1] if known[0] == len(moves.log) else None
+        found = known[1] if known[0] is moves.last else None
         if found is None:
             found = np.full(len(self.queue_usage.used), LARGEST, np.int64)
             for queue, counts in self.state.tasks.victims.items():
@@ -326,7 +325,7 @@ class Cycle:
             for uid in (*moves.started, *moves.reserved):
                 job = self.state.jobs.get(uid)
                 found[job.queue] = min(int(found[job.queue]), job.spec.priority)
-            self._lowest = len(moves.log), found
+            self._lowest = moves.last, found
         return found
 
     @property

@@ -63,10 +63,9 @@ def unless_failed_before(
     row, spec = job.waiting, job.spec
     number, alone = (NO_ROW, spec.uid) if row is None else (row.id, "")
     key = (action, job.queue, job.shape.id, spec.priority, spec.preemptible, step, alone)
-    log = cycle.moves.log
-    after, last = len(log), log[-1] if log else None
+    last = cycle.moves.last
     failed = cycle.failed_searches.get(key)
-    if failed is not None and failed.after == after and failed.last is last:
+    if failed is not None and failed.last is last:
         answer, not_found = _refusal(plainly=failed.plainly), failed.not_found
     else:
         before = number in cycle.not_found
@@ -75,7 +74,7 @@ def unless_failed_before(
         not_found = number in cycle.not_found
         if answer in REFUSED:
             plainly = answer is OfferResult.PLAINLY_NO
-            cycle.failed_searches[key] = FailedInCycle(after, last, plainly, not_found)
+            cycle.failed_searches[key] = FailedInCycle(last, plainly, not_found)
         not_found |= before
     if not_found:
         cycle.not_found.add(number)

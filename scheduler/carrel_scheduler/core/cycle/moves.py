@@ -124,6 +124,11 @@ class Moves:
         self.evicted: Bools = np.zeros(len(state.tasks.node), np.bool_)
         self.evicted_version = 0
 
+    @property
+    def last(self) -> Move | ManyEvicted | ManyReserved | None:
+        """The last move; as long as it is the same object, all before it are the same, too."""
+        return self.log[-1] if self.log else None
+
     def mark(self) -> int:
         """A place in the log to roll back to."""
         return len(self.log)

@@ -193,7 +193,7 @@ def consolidate_for_entitled(cycle: Cycle) -> None:
 
     Where that moves nothing, and nobody was passed over, ``CONSOLIDATE`` would ask the same again.
     """
-    log, passed_over = cycle.moves.log, list[JobInfo]()
+    passed_over = list[JobInfo]()
 
     def refuses(cycle: Cycle, job: JobInfo, step: Step) -> OfferResult | None:
         answer = _refuses_over_quota(cycle, job, step)
@@ -201,19 +201,16 @@ def consolidate_for_entitled(cycle: Cycle) -> None:
             passed_over.append(job)
         return answer
 
-    before = len(log)
-    last = log[-1] if log else None
+    last = cycle.moves.last
     replace(CONSOLIDATE, refuses=refuses).run(cycle)
-    if not passed_over and len(log) == before and (not log or log[-1] is last):
-        cycle.failed_searches[WHOLE_ACTION] = FailedInCycle(
-            before, last, plainly=True, not_found=False
-        )
+    if not passed_over and cycle.moves.last is last:
+        cycle.failed_searches[WHOLE_ACTION] = FailedInCycle(last, plainly=True, not_found=False)
 
 
 def asks_again(cycle: Cycle) -> bool:
     """Whether this was not asked of everybody since the last move."""
-    log, failed = cycle.moves.log, cycle.failed_searches.get(WHOLE_ACTION)
-    return failed is None or failed.after != len(log) or (bool(log) and log[-1] is not failed.last)
+    failed = cycle.failed_searches.get(WHOLE_ACTION)
+    return failed is None or failed.last is not cycle.moves.last
 
 
 CONSOLIDATE = Rule(
