@@ -65,6 +65,18 @@ def test_a_quota_in_a_group_is_taken_back_from_work_within_its_quota_in_all() ->
     assert "v4" not in run.running()
 
 
+def test_what_starts_beyond_a_quota_there_makes_nobody_a_victim_who_ran_before() -> None:
+    speech = replace(guaranteed("speech", 4, a100=3), preempt_min_runtime_s=1e6)
+    run = Run(A100, H100, guaranteed("vision", 1, a100=1), speech)
+    run.submit(*(bound(f"h{i}", "vision", "h100") for i in range(4)))
+    run.submit(*(bound(f"s{i}", "speech") for i in range(3)))
+    run.settle()
+    run.submit(bound("late", "speech", priority=60), bound("v", "vision"))
+    assert run.step().evictions == ()
+    run.settle()
+    assert run.running() == ["h0", "h1", "h2", "h3", "s0", "s1", "s2", "v"]
+
+
 def test_without_a_quota_there_it_waits() -> None:
     run = full_of("speech", queue("vision", 4), queue("speech", 8))
     run.submit(bound("v", "vision"))

@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from carrel_scheduler.core import mig
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import Outcome, TaskPlaced, TaskReleased, WorkloadRemoved
+from carrel_scheduler.core.events import (
+    InstanceRemoved,
+    Outcome,
+    TaskPlaced,
+    TaskReleased,
+    WorkloadRemoved,
+)
 from carrel_scheduler.core.mig import InstanceUser
 from carrel_scheduler.core.plan import Removal
+from carrel_scheduler.core.state import State
+from carrel_scheduler.core.views import node_views
 from unit.core.situations import asking, node, queue, state_of, training
 
 A100 = mig.model_of("A100-40GB")
@@ -238,6 +246,36 @@ def test_only_a_kept_instance_in_the_way_of_a_start_is_removed(device: int) -> N
     plan = decide(state, 10.0)
     assert [(one.devices, one.slots) for one in plan.bindings] == [((device,), 0b110000)]
     assert plan.removals == (Removal("m", device, 1 << 4),)
+
+
+def kept_on(state: State) -> tuple[tuple[str, int], ...]:
+    """The instances that nobody uses on the only device."""
+    return node_views(state)[0].devices[0].warm
+
+
+def test_an_instance_is_kept_only_while_nobody_uses_it() -> None:
+    asks = asking(0, mig_profile="2g.10gb")
+    state = state_of(
+        *(node("m", 1, mig_model="A100-40GB"), queue("a", 2), training("was", "a", request=asks)),
+        *(TaskPlaced("was", 0, "m", (0,), 1.0, 0b1100), training("next", "a", request=asks)),
+    )
+    assert kept_on(state) == ()
+    state.apply(TaskReleased("was", 0, Outcome.SUCCEEDED, 2.0))
+    assert kept_on(state) == (("2g.10gb", 0b1100),)
+    state.apply(TaskPlaced("next", 0, "m", (0,), 3.0, 0b1100))
+    assert kept_on(state) == ()
+
+
+def test_of_several_kept_instances_the_one_that_is_gone_is_forgotten() -> None:
+    kept = {"4g.20gb": 0b1111, "1g.5gb": 1 << 4, "1g.10gb": 0b11000000}
+    state = state_of(
+        *(node("m", 1, mig_model="A100-40GB"), queue("a", 2)),
+        *(training(name, "a", request=asking(0, mig_profile=name)) for name in kept),
+        *(TaskPlaced(name, 0, "m", (0,), 1.0, bits) for name, bits in kept.items()),
+        *(TaskReleased(name, 0, Outcome.SUCCEEDED, 2.0) for name in kept),
+        InstanceRemoved("m", 0, 1 << 4),
+    )
+    assert sorted(kept_on(state)) == [("1g.10gb", 0b11000000), ("4g.20gb", 0b1111)]
 
 
 def test_media_engines_exist_once() -> None:

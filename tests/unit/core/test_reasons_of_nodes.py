@@ -123,6 +123,18 @@ def test_no_node_divides_its_gpus() -> None:
     assert found.detail == "GPUs that can be divided into `1g.10gb`"
 
 
+@pytest.mark.parametrize(
+    ("gpus", "instead"), [(1, "3g.40gb"), (2, ""), (0.1, "1g.10gb"), (0.25, "2g.20gb")]
+)
+def test_where_gpus_are_divided_one_is_told_what_to_ask_for(gpus: float, instead: str) -> None:
+    offered = ("1g.10gb", "2g.20gb", "3g.40gb")
+    found = reasons(
+        *(node("n", 0, divided=True, profiles=offered), queue("a", 4)),
+        training("x", "a", request=asking(gpus)),
+    )["x"]
+    assert (found.divided, found.instead) == (("n",), instead)
+
+
 @pytest.mark.parametrize("closed", [{"draining": True}, {"schedulable": False}])
 def test_nodes_that_take_no_new_work(closed: dict[str, bool]) -> None:
     found = reasons(
