@@ -52,6 +52,21 @@ def test_no_domain_is_large_enough() -> None:
     assert (now.requested, now.bound) == (4, 3)
 
 
+def test_the_capacity_for_tasks_of_several_kinds_is_that_of_all_their_nodes() -> None:
+    def on(name: str) -> NodeConstraint:
+        return NodeConstraint(labels=(("rack", frozenset({name})),))
+
+    kinds = Group(requests=(asking(2, where=on("r1")), asking(2)), min_tasks=2)
+    found = reasons(
+        *(rack("n1", 4, "r1"), rack("n2", 4, "r2"), queue("a", 16)),
+        *running(workspace("w", "a", 3), "n1", 0, 1, 2),
+        *running(workspace("v", "a", 3), "n2", 0, 1, 2),
+        training("g", "a", gang=kinds),
+        training("other", "a", request=asking(2, where=on("r2"))),
+    )["g"]
+    assert (found.token, found.short, found.bound) == (Token.WAITS_FOR_ROOM, 2000, 8000)
+
+
 def test_too_few_nodes_to_keep_tasks_apart() -> None:
     apart = asking(1, where=NodeConstraint(apart=HOST))
     found = reasons(
