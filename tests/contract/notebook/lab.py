@@ -33,6 +33,7 @@ class Lab:
     folder: Path
     log: Path
     runtime: Path
+    process: "subprocess.Popen[bytes]"
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         """Ask its API."""
@@ -83,7 +84,7 @@ def running_lab(scheduler: FakeScheduler, home: Path) -> Iterator[Lab]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=kept | own, cwd=folder, stdout=out, stderr=out)
-    running = Lab(f"http://127.0.0.1:{port}{BASE}", folder, log, runtime)
+    running = Lab(f"http://127.0.0.1:{port}{BASE}", folder, log, runtime, process)
     try:
         _await_server(running, process)
         yield running
