@@ -8,6 +8,8 @@ from benchmarks import mig as study
 from benchmarks.mig_bound import makespan as least_makespan
 from benchmarks.mig_static import divide, layouts, makespan
 
+pytestmark = pytest.mark.slow
+
 GPUS = 8
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from unit.gpu_faults.story import FaultyHarness, Story
 
+pytestmark = pytest.mark.slow
+
 STEPS = 60
 
 

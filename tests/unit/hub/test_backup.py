@@ -23,6 +23,8 @@ from carrel_hub.backup.encryption import MAGIC, WrongPassphrase, decrypt
 from carrel_hub.state_folder import LOCK
 from carrel_schema.governance.health import LAST_BACKUP_FILE
 
+pytestmark = pytest.mark.slow
+
 PLAIN = {
     "keys.json": b'{"cookie": "00"}',
     "task-token.key": b"0123456789abcdef",

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BEFORE = (
     "from carrel_process.late_imports import put_off_iri_checks; put_off_iri_checks(); import sys;"
 )

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SERVER = """
 import asyncio, sys, time
 from anyio import to_thread
