@@ -1,5 +1,6 @@
 """Shared by all tests: unit tests have no network, the other folders have loopback."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -36,3 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in WITH_LOOPBACK):
             item.add_marker(pytest.mark.enable_socket)
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of collected tests out of every later garbage collection.
+
+    Some tests collect each time, as IPython does when its namespace is reset.
+    """
+    gc.collect()
+    gc.freeze()
