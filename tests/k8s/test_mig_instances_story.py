@@ -217,9 +217,13 @@ async def test_instances_are_made_as_work_asks_whatever_happens_to_who_makes_the
         await submit(name, mig_profile="7g.80gb")
     assert len({await told(service, name) for name in ("large", "larger")}) == 2
     assert agent.there() == {gpu: {"7g.80gb"} for gpu in UUIDS}, "they went for it"
-    described = await asyncio.to_thread(kubectl, "describe", "node", plugged.name)
-    assert "MIG instance 7g.80gb was made on GPU" in described
-    assert "was removed for 7g.80gb" in described
+
+    async def tells_of_both() -> bool:
+        described = await asyncio.to_thread(kubectl, "describe", "node", plugged.name)
+        events = "MIG instance 7g.80gb was made on GPU", "was removed for 7g.80gb"
+        return all(event in described for event in events)
+
+    await until(tells_of_both)
     await submit("waits", mig_profile="1g.10gb")
     waits = await service.until(PROJECT, "waits", lambda status: bool(status["reason"]))
     assert waits["phase"] == "pending"
