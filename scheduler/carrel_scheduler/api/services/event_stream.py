@@ -222,9 +222,6 @@ class EventStreams:
                 if not await watcher.still_there():
                     return
                 pieces: list[bytes] = []
-                if now() - looked >= timing.places:
-                    looked = now()
-                    pieces += _moved(places, watcher)
                 if coming.done():
                     event = coming.result()
                     if event is None:
@@ -233,6 +230,9 @@ class EventStreams:
                     known = event.type != "report" and event.version <= version
                     if not known and wanted.wants(event.workload):
                         pieces += _shown(event, watcher, places)
+                if now() - looked >= timing.places:
+                    looked = now()
+                    pieces += _moved(places, watcher)
                 if not pieces and now() - heard >= timing.keep_alive:
                     pieces.append(KEEP_ALIVE)
                 for piece in pieces:

@@ -184,7 +184,7 @@ class Explaining:
     def slice(self, changes: PassChanges) -> None:
         """Write the next part of the reasons that are new or have changed."""
         written, plan = 0, self._look()
-        _ = changes.cache.positions  # what is read until the next decision
+        changes.cache.refresh_positions()
         for uid, place in self._coming(plan.queue):
             written += _write_reason(changes, plan, uid, place)
             if written >= WRITTEN_AT_ONCE:

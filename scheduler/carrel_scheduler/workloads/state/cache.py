@@ -288,6 +288,10 @@ class WorkloadCache:
             self._ranked = (queue, ranks)
         return self._ranked[1]
 
+    def refresh_positions(self) -> None:
+        """Compute the positions of the present queue; ``latest_positions`` has them afterwards."""
+        _ = self.positions
+
     @property
     def latest_positions(self) -> Mapping[str, int]:
         """Positions in the queue as last computed, at the latest with the reasons of waiting work.
