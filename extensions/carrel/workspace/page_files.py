@@ -34,7 +34,8 @@ def install(web_app: Any, base_url: str) -> None:
         base_url: what all its addresses begin with.
     """
     own = url_path_join(base_url, "carrel", "static", own_hash(OWN))
-    web_app.add_handlers(".*$", [(f"{re.escape(own)}/(.*)", FileFindHandler, {"path": str(OWN)})])
+    address = f"{re.escape(own)}/(?:try[0-9]/)?(.*)"  # a retry has addresses of its own
+    web_app.add_handlers(".*$", [(address, FileFindHandler, {"path": str(OWN)})])
     installed = get_federated_extensions(jupyter_path("labextensions"))
     kept = web_app.settings.setdefault("static_immutable_cache", [])
     web_app.settings["static_immutable_cache"] = [

@@ -29,10 +29,12 @@ def test_our_files_are_kept_for_good_and_no_others_are_there(lab: Lab) -> None:
     options = options_of(lab)
     assert options["buildCheck"] is False
     place = f"{origin(lab)}{options[OPTION]}"
-    with urllib.request.urlopen(f"{place}plugin.js", timeout=60) as answer:
-        assert answer.read() == (OWN / "plugin.js").read_bytes()
-        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    for wrong in (f"{place}..%2Fpackage.json", f"{lab.url}carrel/static/plugin.js"):
+    for address in (f"{place}plugin.js", f"{place}try1/plugin.js"):
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert answer.read() == (OWN / "plugin.js").read_bytes()
+            assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    outside = "..%2Fpackage.json"
+    for wrong in (place + outside, f"{place}try1/{outside}", f"{lab.url}carrel/static/plugin.js"):
         with pytest.raises(HTTPError) as refused:
             urllib.request.urlopen(wrong, timeout=60)
         with refused.value as answer:

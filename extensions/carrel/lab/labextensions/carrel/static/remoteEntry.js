@@ -4,6 +4,8 @@
 // package.json. What we use of JupyterLab comes out of that shared scope, so there is one copy of
 // each class; our own files are ordinary modules beside this one.
 (() => {
+  const MODULES = ['plugin.js', 'workplugin.js', 'outputs.js'];
+  const RETRY_WAITS_MS = [0, 1000, 3000];
   const here = new URL(optionOfPage() ?? '.', document.currentScript.src);
   let scope = {};
 
@@ -30,10 +32,24 @@
     document.head.append(link);
   }
 
-  /** One of our own modules; one that was lost on the way is asked for once more, by another address. */
-  function own(name) {
-    const address = new URL(name, here).href;
-    return import(address).catch(() => import(`${address}?again`));
+  /**
+   * Import our own modules, again where the network failed. A browser keeps the failure of a module,
+   * also of one that another imports, so each retry has addresses of its own: the server answers
+   * below `try1/` as it does without.
+   */
+  async function own() {
+    const waits = optionOfPage() ? RETRY_WAITS_MS : [];
+    for (let retries = 0; ; retries += 1) {
+      const folder = retries ? new URL(`try${retries}/`, here) : here;
+      try {
+        return await Promise.all(MODULES.map(name => import(new URL(name, folder).href)));
+      } catch (error) {
+        if (retries === waits.length) {
+          throw error;
+        }
+        await new Promise(resolve => setTimeout(resolve, waits[retries]));
+      }
+    }
   }
 
   async function extension() {
@@ -49,9 +65,7 @@
         '@jupyterlab/notebook'
       ].map(shared)
     );
-    const [{ makePlugin }, { makeWorkPlugin }, { makeOutputsPlugin }] = await Promise.all(
-      ['plugin.js', 'workplugin.js', 'outputs.js'].map(own)
-    );
+    const [{ makePlugin }, { makeWorkPlugin }, { makeOutputsPlugin }] = await own();
     style();
     const plugins = [
       makePlugin({ apputils, statusbar, widgets }),
