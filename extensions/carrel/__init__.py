@@ -17,12 +17,13 @@ from carrel import distribution
 if TYPE_CHECKING:
     from carrel import checkpoint, progress
     from carrel.client import AsyncClient, Client
-    from carrel.client.submit import as_completed, map, submit, wait  # noqa: A004 - read as carrel.map
+    from carrel.client.submit import as_completed, map, wait  # noqa: A004 - read as carrel.map
     from carrel.job.artifacts import save
     from carrel.job.report import report
     from carrel.job.trial import trial
     from carrel.magics import load_ipython_extension, unload_ipython_extension
     from carrel.notebook.comparison import compare
+    from carrel.notebook.job import submit
     from carrel.serving import BadInput, serve
     from carrel.study import optuna_storage
 
@@ -42,7 +43,7 @@ _HOME = {
     "as_completed": "carrel.client.submit",
     "compare": "carrel.notebook.comparison",
     "map": "carrel.client.submit",
-    "submit": "carrel.client.submit",
+    "submit": "carrel.notebook.job",
     "wait": "carrel.client.submit",
     "report": "carrel.job.report",
     "save": "carrel.job.artifacts",

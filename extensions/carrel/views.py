@@ -13,8 +13,8 @@ from carrel.client.submit import default_project
 from carrel.notebook.job import view_of
 
 if TYPE_CHECKING:
+    from carrel.notebook.form import FormView
     from carrel.widgets.cluster import ClusterView
-    from carrel.widgets.form import FormView
     from carrel.widgets.live import WorkView
     from carrel.widgets.tables import JobsView, QuotaView
 
@@ -32,7 +32,7 @@ def form(kind: str = "training", *, client: Client | None = None, **preset: Any)
 
     Raises ``CarrelError``.
     """
-    from carrel.widgets.form import FormView
+    from carrel.notebook.form import FormView
 
     texts = {
         flag.replace("_", "-"): value if isinstance(value, bool | list) else str(value)

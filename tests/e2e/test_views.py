@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SECONDS = 1000
 SHOW = """from carrel import Client
 from carrel.widgets.cluster import ClusterView
-from carrel.widgets.form import FormView
+from carrel.notebook.form import FormView
 from carrel.notebook.job import view_of
 from carrel.widgets.tables import JobsView, QuotaView
 client = Client()

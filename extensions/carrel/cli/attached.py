@@ -61,7 +61,7 @@ def run_beside(job: "Workload", command: list[str], attach: Attach, *, remove: b
 def _runs(client: "Client", job: "Workload") -> bool:
     """Wait until it runs; says what it waits for, and why it never will."""
     from carrel.cli import cells
-    from carrel.notebook.job import until
+    from carrel.client.shared_events import until
 
     told = ""
     while (now := client.get_workload(job.project, job.name)).status.phase != "running":

@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from carrel import wording
-from carrel.cli import units
+from carrel import units, wording
 from carrel.models import Amounts, Department, Project, ProjectUse, Workload
 from carrel.options import type_word
 

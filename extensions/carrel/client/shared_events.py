@@ -7,13 +7,14 @@ between. The stream ends with its last listener.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from carrel.client.aio import AsyncClient
-from carrel.models import Event
+from carrel.errors import ApiError
+from carrel.models import Event, Workload
 
 EVERYTHING: Final = ""
 Items = asyncio.Queue[Event | BaseException | None]
@@ -106,3 +107,23 @@ async def changes(client: AsyncClient, project: str, name: str) -> AsyncGenerato
             if event.type == "deleted" or event.workload.resource_version >= version:
                 version = event.workload.resource_version
                 yield event
+
+
+async def until(
+    met: Callable[[Workload], bool],
+    client: AsyncClient,
+    project: str,
+    name: str,
+    timeout: float | None,  # noqa: ASYNC109 - a wait for a person, who says how long
+) -> None:
+    """Wait until a workload is as it should be, or is not there any more; ``timeout`` seconds."""
+    try:
+        async with asyncio.timeout(timeout), aclosing(changes(client, project, name)) as events:
+            async for event in events:
+                if event.type == "deleted" or met(event.workload):
+                    return
+    except TimeoutError:
+        return
+    except ApiError as error:
+        if error.status != 404:
+            raise

@@ -1,62 +1,21 @@
-"""``carrel.submit``, ``map``, ``wait`` and ``as_completed``, with a client from the environment."""
+"""Submission by name and default project; ``carrel.map``, ``wait`` and ``as_completed``.
+
+These make a client from the environment where none is given.
+"""
 
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from carrel.client.resources.waiting import Ref
+from carrel.client.shared_events import until
 from carrel.client.sync import Client
 from carrel.errors import ApiError, BadSetting
 from carrel.models import Workload
-from carrel.notebook.job import Job, until
-from carrel.volumes import in_workspace, mount_folder
 
 TAKEN: Final = "already_exists"
 """Code of the refusal of a name."""
-
-
-def submit(
-    command: str | Sequence[str],
-    *,
-    name: str | None = None,
-    project: str | None = None,
-    gpus: float = 0,
-    kind: str = "training",
-    replace: bool = False,
-    client: Client | None = None,
-    **fields: Any,
-) -> Job:
-    """Submit a job and return its handle, which a notebook shows as a live view.
-
-    Args:
-        command: the program and its arguments; a text is split as a shell splits a line.
-        name: its name; by default the service numbers it (``job-1``).
-        project: where it belongs; by default the configured one, or the only one.
-        gpus: GPUs per task.
-        kind: of work: ``distributed`` with ``tasks=4``, ``experiment`` with ``experiment={...}``,
-            ``inference`` with ``inference={...}``, ...
-        replace: the work of that name is cancelled before; otherwise its name is refused.
-        client: which client to use; by default one made from the environment.
-        fields: further fields of the API's workload (docs/api.md), such as ``environment``.
-
-    Raises:
-        CarrelError: when refused or unreachable; ``BadSetting`` without a project.
-    """
-    used = client or Client()
-    named: Mapping[str, str] = {"name": name} if name else {"name_prefix": "job"}
-    body = {
-        "kind": kind,
-        "project": project or default_project(used),
-        "command": words_of(command),
-        "gpus": gpus,
-        **named,
-        **fields,
-    }
-    if in_workspace():
-        mount_folder(body, Path.cwd())
-    return Job(used, replacing(used, body) if replace else used.create_workload(body))
 
 
 def words_of(command: str | Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from carrel.job import result
-from carrel.notebook.starter import hide_frames
+from carrel.job.notebook.starter import hide_frames
 
 FUNCTION, ITEM = "function.b85", "item.b85"
 

@@ -6,19 +6,14 @@ The client is imported when it is first used: loading the magics must not slow a
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carrel.client.submit import submit
-    from carrel.notebook.job import Job
+    from carrel.notebook.job import Job, submit
 
 __all__ = ["Job", "submit"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Job":
-        from carrel.notebook.job import Job
+    if name in __all__:
+        from carrel.notebook import job
 
-        return Job
-    if name == "submit":
-        from carrel.client.submit import submit
-
-        return submit
+        return getattr(job, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -61,7 +61,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 LARGEST: Final = 1024 * 1024
 """Bytes of all files in a request."""
 LARGE_FILE: Final = "inputs.pickle"
-STARTER: Final = Path(__file__).with_name("starter.py")
+STARTER: Final = Path(__file__).parents[1] / "job" / "notebook" / "starter.py"
 FIRST_LINE: Final = "# the magic's line"
 
 

@@ -3,26 +3,68 @@
 Showing a job (as the last value of a cell) opens a live view; see ``carrel.widgets``.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from carrel import estimate, remedies, wording
-from carrel.client import AsyncClient, Client
-from carrel.client.shared_events import changes
+from carrel.client import Client
+from carrel.client.shared_events import until
+from carrel.client.submit import default_project, replacing, words_of
 from carrel.errors import ApiError
 from carrel.models import MetricPoint, StoredCheckpoint, StoredCopy, StoredFile, Workload
 from carrel.results import NoResult
+from carrel.volumes import in_workspace, mount_folder
 
 if TYPE_CHECKING:
     from carrel.client.sync import Endpoint
     from carrel.widgets.live import WorkView
     from carrel_schema.answers import Trials
+
+
+def submit(
+    command: str | Sequence[str],
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    gpus: float = 0,
+    kind: str = "training",
+    replace: bool = False,
+    client: Client | None = None,
+    **fields: Any,
+) -> "Job":
+    """Submit a job and return its handle, which a notebook shows as a live view.
+
+    Args:
+        command: the program and its arguments; a text is split as a shell splits a line.
+        name: its name; by default the service numbers it (``job-1``).
+        project: where it belongs; by default the configured one, or the only one.
+        gpus: GPUs per task.
+        kind: of work: ``distributed`` with ``tasks=4``, ``experiment`` with ``experiment={...}``,
+            ``inference`` with ``inference={...}``, ...
+        replace: the work of that name is cancelled before; otherwise its name is refused.
+        client: which client to use; by default one made from the environment.
+        fields: further fields of the API's workload (docs/api.md), such as ``environment``.
+
+    Raises:
+        CarrelError: when refused or unreachable; ``BadSetting`` without a project.
+    """
+    used = client or Client()
+    named: Mapping[str, str] = {"name": name} if name else {"name_prefix": "job"}
+    body = {
+        "kind": kind,
+        "project": project or default_project(used),
+        "command": words_of(command),
+        "gpus": gpus,
+        **named,
+        **fields,
+    }
+    if in_workspace():
+        mount_folder(body, Path.cwd())
+    return Job(used, replacing(used, body) if replace else used.create_workload(body))
 
 
 def view_of(client: Client, workload: Workload) -> "WorkView":
@@ -241,23 +283,3 @@ def _ready(workload: Workload) -> bool:
     if workload.spec.kind == "inference":
         return workload.at_rest or (endpoint is not None and endpoint.ready > 0)
     return workload.at_rest or workload.status.phase == "running"
-
-
-async def until(
-    met: Callable[[Workload], bool],
-    client: AsyncClient,
-    project: str,
-    name: str,
-    timeout: float | None,  # noqa: ASYNC109 - a wait for a person, who says how long
-) -> None:
-    """Wait until a workload is as it should be, or is not there any more; ``timeout`` seconds."""
-    try:
-        async with asyncio.timeout(timeout), aclosing(changes(client, project, name)) as events:
-            async for event in events:
-                if event.type == "deleted" or met(event.workload):
-                    return
-    except TimeoutError:
-        return
-    except ApiError as error:
-        if error.status != 404:
-            raise

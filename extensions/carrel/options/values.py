@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-from carrel.cli import units
+from carrel import units
 from carrel.errors import BadSetting
 from carrel_schema.constraints import (
     LEAST_MEMORY_BYTES,

@@ -9,6 +9,7 @@ import os
 import traitlets
 
 from carrel.client import Client
+from carrel.client.resources.endpoints import path_of, prefix_of
 from carrel.models import Workload
 from carrel.web_isolation import SEPARATE_ORIGINS
 from carrel.widgets import bundle
@@ -29,8 +30,6 @@ class TensorBoardView(JobView):
     separate_origins = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, client: Client, workload: Workload) -> None:
-        from carrel.workspace.gateway import path_of, prefix_of
-
         super().__init__(client, workload)
         self.address = path_of(prefix_of(client.settings.url), workload.project, workload.name)
         self.separate_origins = os.environ.get(SEPARATE_ORIGINS) == "1"

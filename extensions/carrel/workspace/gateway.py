@@ -1,29 +1,18 @@
-"""Addresses at the gateway of work that listens on a port, and requests to them."""
+"""Requests of a page to work that listens on a port, through the gateway."""
 
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from carrel.client.resources.endpoints import gateway_url
+from carrel.client.resources.endpoints import gateway_url, path_of
 from carrel.errors import BadSetting, Unreachable
 
 MOST_ANSWER_BYTES: Final = 64 * 1024
 MOST_REQUEST_BYTES: Final = 1024 * 1024
 TIMEOUT_SECONDS: Final = 60.0
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")
-
-
-def prefix_of(api: str) -> str:
-    """The gateway's path, from the service's address: they are services of one Hub."""
-    return f"{urlsplit(api).path.rstrip('/').rpartition('/')[0]}/gateway"
-
-
-def path_of(prefix: str, project: str, name: str) -> str:
-    """The path of a workload's first route, with a slash at its end."""
-    return f"{prefix}/{quote(project, safe='')}/{quote(name, safe='')}/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from typing_extensions import override
 
 from carrel import wording
 from carrel.client import AsyncClient
+from carrel.client.resources.endpoints import path_of, prefix_of
 from carrel.client.resources.workloads import ACTIONS
 from carrel.errors import ApiError, BadSetting, CarrelError, NotSignedIn, Unreachable
 from carrel.models import Workload
 from carrel.widgets import form_requests
 from carrel.workspace import PACKAGE, gateway
-from carrel.workspace.gateway import path_of
 from carrel.workspace.notifications import WorkFollower
 from carrel.workspace.status import NotAWorkspace, WorkspaceStatus
 
@@ -204,7 +204,7 @@ class TensorBoardHandler(CarrelHandler):
         self._answer_view(await find_or_start_tensorboard(self.workspace.client, project, name))
 
     def _answer_view(self, board: Any) -> None:
-        prefix = gateway.prefix_of(self.workspace.client.settings.url)
+        prefix = prefix_of(self.workspace.client.settings.url)
         self.answer(tensorboard_view(board, prefix))
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from carrel.cli.units import size as size  # noqa: PLC0414 - used as part of this module
+from carrel.units import size as size  # noqa: PLC0414 - used as part of this module
 from carrel.wording import duration as duration  # noqa: PLC0414 - used as part of this module
 
 GIB = 1024**3

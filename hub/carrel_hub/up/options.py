@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from carrel.cli import units
+from carrel import units
 from carrel.errors import BadSetting
 from carrel_hub.front.traefik import Tls
 from carrel_hub.settings import OWN, Gpus

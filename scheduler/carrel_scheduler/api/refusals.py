@@ -14,7 +14,7 @@ from carrel_scheduler.ledger.errors import (
     StorageFull,
 )
 from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, StoreError, VersionConflict
-from carrel_scheduler.policy.admission import NotAdmitted
+from carrel_scheduler.workloads.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
 from carrel_schema.constraints import MOST_METRICS

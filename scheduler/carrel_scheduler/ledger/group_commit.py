@@ -26,6 +26,8 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 from carrel_scheduler.ledger.audit import rows as audit_rows
 from carrel_scheduler.ledger.audit.actor import ACTOR, Actor
 from carrel_scheduler.ledger.audit.rows import Sign
+from carrel_scheduler.ledger.columns.codec import insert_many
+from carrel_scheduler.ledger.columns.tables import changes, objects, specs, store_state
 from carrel_scheduler.ledger.errors import (
     InvalidArgument,
     LedgerClosed,
@@ -33,9 +35,7 @@ from carrel_scheduler.ledger.errors import (
     failed,
     is_full,
 )
-from carrel_scheduler.ledger.rows.codec import insert_many
-from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state
-from carrel_scheduler.ledger.watches.watch import Commit, Fresh, Notifier, RecentCommits
+from carrel_scheduler.ledger.watches.watch import CHANNEL, Commit, Fresh, Notifier, RecentCommits
 from carrel_schema.governance.audit import AuditEntry
 from carrel_schema.objects import Meta
 
@@ -45,7 +45,6 @@ LARGEST_GROUP: Final = 256
 ROOM_SECONDS: Final = 0.5
 """The interval at which a full storage is tried again."""
 _NO_CHANGE: Final = update(store_state).values(version=store_state.c.version)
-CHANNEL: Final = "carrel_changes"
 _LOCK: Final = select(
     store_state.c.version, store_state.c.dropped_through, store_state.c.epoch
 ).with_for_update()

@@ -5,17 +5,15 @@ gives one the values of another.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, ScopedRecords
+from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.secrets import SecretFields, SecretOut, SecretType
 from carrel_schema.scopes import Scope
-
-if TYPE_CHECKING:
-    from carrel_scheduler.ledger.secret_keys import SecretKeys
 
 KIND: Final = "secret"
 
@@ -37,7 +35,7 @@ class NamedSecrets:
         keys: that encrypt them.
     """
 
-    def __init__(self, records: ScopedRecords, keys: "SecretKeys") -> None:
+    def __init__(self, records: ScopedRecords, keys: SecretKeys) -> None:
         self._records, self._keys = records, keys
 
     async def put(self, name: str, scope: Scope, fields: SecretFields, actor: str) -> SecretOut:

@@ -18,8 +18,8 @@ from typing import Final, Self
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
+from carrel_scheduler.ledger.columns.codec import to_json
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
-from carrel_scheduler.ledger.rows.codec import to_json
 
 KEYS_FILE: Final = "ledger-secrets.key"
 _STORED: Final = msgspec.json.Decoder(tuple[str, dict[str, str]])

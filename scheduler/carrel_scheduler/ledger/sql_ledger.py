@@ -13,7 +13,13 @@ from sqlalchemy import Connection
 
 from carrel_scheduler.ledger.accounting import usage
 from carrel_scheduler.ledger.audit import rows as audit_rows
-from carrel_scheduler.ledger.audit.sql_audit import SqlAudit
+from carrel_scheduler.ledger.columns.codec import (
+    Encoded,
+    EncodedStatus,
+    encode,
+    encode_status,
+    to_json,
+)
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.group_commit import Transaction
@@ -38,13 +44,7 @@ from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import scoped as scoped_rows
 from carrel_scheduler.ledger.rows import small as small_rows
-from carrel_scheduler.ledger.rows.codec import (
-    Encoded,
-    EncodedStatus,
-    encode,
-    encode_status,
-    to_json,
-)
+from carrel_scheduler.ledger.rows.audit import SqlAudit
 from carrel_scheduler.ledger.rows.samples import SqlSamples
 from carrel_scheduler.ledger.rows.scoped import SqlScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys

@@ -14,12 +14,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from carrel_scheduler.ledger.audit.rows import Sign
+from carrel_scheduler.ledger.columns.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed, failed
 from carrel_scheduler.ledger.group_commit import GroupCommit, Transaction
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import queries as object_queries
-from carrel_scheduler.ledger.rows.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.watches.watch import Batch, Notifier, Watch
 from carrel_scheduler.quarantine import Quarantine

@@ -10,11 +10,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, select
 
+from carrel_scheduler.ledger.columns.tables import metadata, specs
 from carrel_scheduler.ledger.database import database_of
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 from carrel_scheduler.ledger.migrations.migrate import config, upgrade
 from carrel_scheduler.ledger.records import GpuUse
-from carrel_scheduler.ledger.rows.tables import metadata, specs
 from carrel_schema.objects import Project
 from contract.ledger.ledger_tools import Ledgers, submit
 from contract.ledger.store_tools import project

@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.api.services.changes import changed
 from carrel_scheduler.core.mig import MODELS, counted_gpu_milli
-from carrel_scheduler.policy.admission import NotAdmitted, admit, find_share
+from carrel_scheduler.workloads.admission import NotAdmitted, admit, find_share
 from carrel_scheduler.workloads.state.shape import held_by
 from carrel_schema.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 

@@ -10,7 +10,7 @@ from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable, StorageFull
 from carrel_scheduler.ledger.store import Expired, ObjectExists, ObjectNotFound, VersionConflict
-from carrel_scheduler.policy.admission import NotAdmitted
+from carrel_scheduler.workloads.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from carrel.cli import cells, units
+from carrel import units
+from carrel.cli import cells
 from carrel.errors import BadSetting
 from carrel.models import Amounts, ProjectUse
 

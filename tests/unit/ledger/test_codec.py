@@ -5,10 +5,10 @@ import math
 import msgspec
 import pytest
 
+from carrel_scheduler.ledger.columns import codec
+from carrel_scheduler.ledger.columns.tables import decisions, transitions
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.ledger.rows import codec
-from carrel_scheduler.ledger.rows.tables import decisions, transitions
 from carrel_schema.objects import (
     Meta,
     Preemption,

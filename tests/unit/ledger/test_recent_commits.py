@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.ledger.rows.codec import encode
+from carrel_scheduler.ledger.columns.codec import encode
 from carrel_scheduler.ledger.store import ChangeType
 from carrel_scheduler.ledger.watches import watch
 from carrel_scheduler.ledger.watches.watch import Commit, Fresh, RecentCommits

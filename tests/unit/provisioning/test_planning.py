@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
     request_name,
 )
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec

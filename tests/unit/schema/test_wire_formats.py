@@ -19,8 +19,8 @@ from carrel_scheduler.api.models.validators import read
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Problem
 from carrel_scheduler.api.table import OPERATIONS
+from carrel_scheduler.ledger.columns import codec as rows
 from carrel_scheduler.ledger.resources import codec as manifests
-from carrel_scheduler.ledger.rows import codec as rows
 from carrel_scheduler.manifests.crds import everything
 from carrel_schema import sections
 from carrel_schema.answers import DepartmentFields, ProjectCreate

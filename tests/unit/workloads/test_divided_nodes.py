@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.recovery import recover

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts, OwnerUse
-from carrel_scheduler.policy import admission
-from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.service.local import NotedProvider
+from carrel_scheduler.workloads import admission
+from carrel_scheduler.workloads.admission import NotAdmitted
 from carrel_scheduler.workloads.launch.task_specs import part_of
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
 from carrel_scheduler.workloads.reconcile.live import LiveState

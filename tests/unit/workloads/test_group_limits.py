@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened

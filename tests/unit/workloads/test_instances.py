@@ -10,7 +10,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import AllReconc
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec

@@ -15,8 +15,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.policy.inherited_rules import node_groups
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.groups import NodeGroupSpec

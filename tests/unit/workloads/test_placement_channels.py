@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Topology
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DepartmentChanged, ProjectChanged
 from carrel_schema.objects import (

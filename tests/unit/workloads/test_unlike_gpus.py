@@ -10,7 +10,7 @@ import pytest
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import DeviceLink
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import Meta, NodeGroupLists, Resources, Workload, WorkloadSpec

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile import user_limits
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged

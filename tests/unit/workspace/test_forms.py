@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from carrel.client import AsyncClient
+from carrel.client.resources.endpoints import prefix_of
 from carrel.errors import ApiError, BadSetting
 from carrel.options import KINDS
 from carrel.testing import FakeScheduler
@@ -118,7 +119,7 @@ async def test_one_board_for_one_job(scheduler: FakeScheduler, client: AsyncClie
     again = await handlers.find_or_start_tensorboard(client, "vision", "train-7")
     other = await handlers.find_or_start_tensorboard(client, "vision", "train-8")
     assert first.name == again.name != other.name
-    prefix = gateway.prefix_of("http://127.0.0.1:8000/base/services/carrel")
+    prefix = prefix_of("http://127.0.0.1:8000/base/services/carrel")
     assert handlers.tensorboard_view(first, prefix)["url"] == ""
     scheduler.run("vision", first.name)
     shown = handlers.tensorboard_view(

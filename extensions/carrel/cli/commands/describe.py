@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from carrel import wording
-from carrel.cli import cells, units
+from carrel import units, wording
+from carrel.cli import cells
 from carrel.cli.common import fields, say, table
 from carrel.models import History, Task, Transition, Workload
 from carrel.options import type_word

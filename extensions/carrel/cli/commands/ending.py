@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from carrel import options
-from carrel.cli import units
+from carrel import options, units
 from carrel.cli.commands.jobs import Name, Names
 from carrel.cli.common import ProjectOption, complain, connected, now, project_of, say
 from carrel.cli.typer_options import with_rows

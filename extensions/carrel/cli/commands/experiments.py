@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from carrel.cli import units
+from carrel import units
 from carrel.cli.common import (
     NoHeaders,
     Output,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carrel.cli import cells, units
+from carrel import units
+from carrel.cli import cells
 from carrel.cli.common import (
     NoHeaders,
     Output,
@@ -218,7 +219,7 @@ def logs(
 
 def _attempts(client: "Client", project: str, name: str, **options: Any) -> "Iterator[str]":
     """The output of every attempt from the present one on, until the work is at rest."""
-    from carrel.notebook.job import until
+    from carrel.client.shared_events import until
 
     seen = -1
     while True:

@@ -9,7 +9,7 @@ import typer
 from typer import Option
 from typing_extensions import override
 
-from carrel.cli import units
+from carrel import units
 from carrel.cli.common import Output, OutputOption, connected, document, fields, for_programs, say
 from carrel.cli.typer_options import with_record
 

@@ -278,7 +278,7 @@ def send(
 
 def _show_draft(job: "Workload") -> None:
     """Show the request that would be submitted, in a few lines."""
-    from carrel.cli import units
+    from carrel import units
 
     spec = job.spec
     shared = f"{spec.gpu_devices} x " if spec.gpu_devices > 1 else ""

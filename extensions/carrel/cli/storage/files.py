@@ -18,8 +18,8 @@ from carrel.cli.common import (
     say,
     show,
 )
-from carrel.cli.units import size, stamp
 from carrel.errors import BadSetting
+from carrel.units import size, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

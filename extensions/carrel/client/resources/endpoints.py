@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -32,13 +33,23 @@ def gateway_url(service: str, environ: Mapping[str, str] | None = None) -> str:
     return f"{service.rstrip('/').rpartition('/')[0]}/gateway"
 
 
+def prefix_of(service: str) -> str:
+    """The gateway's path at the Hub, from the service's address: they are services of one Hub."""
+    return f"{urlsplit(service).path.rstrip('/').rpartition('/')[0]}/gateway"
+
+
+def path_of(prefix: str, project: str, name: str) -> str:
+    """The path of a workload's first route, with a slash at its end."""
+    return f"{prefix}/{segment(project)}/{segment(name)}/"
+
+
 class AsyncEndpoint:
     """An endpoint, or a route of any other work. Methods raise ``CarrelError``."""
 
     def __init__(self, transport: Transport, project: str, name: str, route: str = "") -> None:
         self._transport = transport
         base = gateway_url(transport.settings.url)
-        self.url = f"{base}/{segment(project)}/{segment(name)}/" + (f"~{route}/" if route else "")
+        self.url = path_of(base, project, name) + (f"~{route}/" if route else "")
 
     async def get(self, path: str = "", *, seconds: float = USUAL_SECONDS) -> Any:
         """Get a path; JSON is returned decoded, text as text, all else as bytes."""

@@ -20,7 +20,7 @@ from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import check_own_work, taken
 from carrel_scheduler.ledger.records import Creation, NewWorkload, Transition
-from carrel_scheduler.policy.admission import Admission, NotAdmitted
+from carrel_scheduler.workloads.admission import Admission, NotAdmitted
 from carrel_schema.objects import Workload
 from carrel_schema.problems import BatchItem
 from carrel_schema.wire import WorkloadCreate

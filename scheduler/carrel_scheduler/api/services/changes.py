@@ -26,7 +26,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.governance.policies import Policies
-from carrel_scheduler.policy import admission
+from carrel_scheduler.workloads import admission
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.kinds import COMPOSITES, KINDS, PARTS

@@ -25,7 +25,7 @@ from carrel_scheduler.api.services.naming import Naming
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
-from carrel_scheduler.policy import admission
+from carrel_scheduler.workloads import admission
 from carrel_schema.objects import ReasonInfo, Workload
 from carrel_schema.problems import FieldError
 from carrel_schema.wire import WorkloadCreate

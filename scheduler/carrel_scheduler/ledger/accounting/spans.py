@@ -10,11 +10,11 @@ and a preemption counts at its first place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.ledger.columns.codec import places_from_json
 from carrel_scheduler.ledger.records import GpuUse, Transition
 from carrel_schema.history import PlaceUse
 
@@ -76,15 +76,8 @@ class UsageSpan(msgspec.Struct, frozen=True):
         return self.microseconds(since, until) / MICROSECONDS
 
 
-_PLACES: Final = msgspec.json.Decoder(tuple[PlaceUse, ...])
 SPAN_FIELDS: Final = tuple(name for name in UsageSpan.__struct_fields__ if name != "ended_at")
 """The fields that a row of the past has."""
-
-
-@lru_cache(maxsize=4096)
-def places_from_json(text: str) -> tuple[PlaceUse, ...]:
-    """The places of a row, as the database keeps them; the same few come again and again."""
-    return _PLACES.decode(text)
 
 
 def spans(transitions: Iterable[Transition]) -> Iterator[UsageSpan]:

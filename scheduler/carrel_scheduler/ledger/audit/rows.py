@@ -12,8 +12,8 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, update
 
 from carrel_scheduler.ledger.audit.contract import AuditFilter
-from carrel_scheduler.ledger.rows.codec import insert_tuples
-from carrel_scheduler.ledger.rows.tables import audit_entries, audit_head
+from carrel_scheduler.ledger.columns.codec import insert_tuples
+from carrel_scheduler.ledger.columns.tables import audit_entries, audit_head
 from carrel_schema.governance.audit import AuditEntry, AuditHead, head_text, linked
 
 Sign = Callable[[bytes], str]

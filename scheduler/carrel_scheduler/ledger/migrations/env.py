@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from carrel_scheduler.ledger.rows.tables import metadata
+from carrel_scheduler.ledger.columns.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

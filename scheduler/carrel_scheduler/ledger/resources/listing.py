@@ -10,10 +10,10 @@ from carrel_scheduler.kube.client import PAGE, KubeClient
 from carrel_scheduler.kube.decoding import decode_page
 from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.columns.codec import SOURCES
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.resources import codec
 from carrel_scheduler.ledger.resources.codec import StoredResource
-from carrel_scheduler.ledger.rows.codec import SOURCES
 from carrel_scheduler.ledger.store import Page
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names

@@ -14,6 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from carrel_scheduler.ledger.audit.contract import AuditStore
+from carrel_scheduler.ledger.columns import codec
+from carrel_scheduler.ledger.columns.tables import changes, objects, specs, store_state, transitions
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.group_commit import Transaction
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
@@ -29,10 +31,8 @@ from carrel_scheduler.ledger.records import (
     Transition,
     Usage,
 )
-from carrel_scheduler.ledger.rows import codec
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
-from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state, transitions
 from carrel_scheduler.ledger.samples import SampleStore
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys

@@ -20,13 +20,13 @@ import msgspec
 from carrel_scheduler.kube import errors
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.columns.codec import encode, encode_status
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.resources import changing, codec, kinds
 from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.finding import Finder, ObjectPlace
 from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
-from carrel_scheduler.ledger.rows.codec import encode, encode_status
 from carrel_scheduler.ledger.rows.objects import full_name
 from carrel_scheduler.ledger.store import Change, ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine

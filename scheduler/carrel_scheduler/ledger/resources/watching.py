@@ -27,10 +27,10 @@ from carrel_scheduler.kube.errors import (
 )
 from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.columns.codec import SOURCES
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.listing import readable
-from carrel_scheduler.ledger.rows.codec import SOURCES
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names

@@ -1,1 +1,1 @@
-"""The tables of the ledger, and the statements that write and read them; nothing but SQL."""
+"""The statements that write and read the tables of the ledger; nothing but SQL."""

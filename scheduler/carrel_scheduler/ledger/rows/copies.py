@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from carrel_scheduler.ledger.columns.tables import copies
 from carrel_scheduler.ledger.records import CopyKind, CopyRecord
-from carrel_scheduler.ledger.rows.tables import copies
 from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
 from carrel_schema.files import StoredCopy
 

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from carrel_scheduler.ledger.columns.tables import curves, metrics, objects
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import MetricPoint
-from carrel_scheduler.ledger.rows.tables import curves, metrics, objects
 
 _CURVE: Final = select(curves.c.received, curves.c.stride).where(
     curves.c.workload_uid == bindparam("uid"), curves.c.name == bindparam("name")

@@ -5,9 +5,9 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from carrel_scheduler.ledger.columns.codec import insert_tuples
+from carrel_scheduler.ledger.columns.tables import gpu_use
 from carrel_scheduler.ledger.records import GpuUse
-from carrel_scheduler.ledger.rows.codec import insert_tuples
-from carrel_scheduler.ledger.rows.tables import gpu_use
 
 _FIELDS: Final = GpuUse.__struct_fields__
 

@@ -5,17 +5,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
-from carrel_scheduler.ledger.accounting.spans import (
-    SPAN_FIELDS,
-    WAITING,
-    UsageSpan,
-    places_from_json,
-)
+from carrel_scheduler.ledger.accounting.spans import SPAN_FIELDS, WAITING, UsageSpan
+from carrel_scheduler.ledger.columns import codec
+from carrel_scheduler.ledger.columns.codec import insert_tuples, places_from_json
+from carrel_scheduler.ledger.columns.tables import decisions, transitions
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.ledger.rows import codec
-from carrel_scheduler.ledger.rows.codec import insert_tuples
-from carrel_scheduler.ledger.rows.tables import decisions, transitions
 
 # Without the id, which is the database's to give.
 _TRANSITION: Final = Transition.__struct_fields__[1:]

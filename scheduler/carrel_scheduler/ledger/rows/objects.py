@@ -27,8 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.group_commit import Transaction
-from carrel_scheduler.ledger.rows.codec import (
+from carrel_scheduler.ledger.columns.codec import (
     Encoded,
     EncodedStatus,
     insert_many,
@@ -37,7 +36,8 @@ from carrel_scheduler.ledger.rows.codec import (
     placeholders,
     to_json,
 )
-from carrel_scheduler.ledger.rows.tables import labels, objects, specs
+from carrel_scheduler.ledger.columns.tables import labels, objects, specs
+from carrel_scheduler.ledger.group_commit import Transaction
 from carrel_scheduler.ledger.store import ChangeType, ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.ledger.watches.watch import Fresh
 from carrel_schema.objects import Meta, Object, ObjectT

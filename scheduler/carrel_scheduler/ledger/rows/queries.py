@@ -6,10 +6,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, select
 
+from carrel_scheduler.ledger.columns.codec import build, meta_from_json
+from carrel_scheduler.ledger.columns.tables import changes, labels, objects, specs, store_state
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.rows.codec import build, meta_from_json
 from carrel_scheduler.ledger.rows.objects import STORED, stored
-from carrel_scheduler.ledger.rows.tables import changes, labels, objects, specs, store_state
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.ledger.watches.watch import Batch
 from carrel_schema.objects import ObjectT

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, Text, bindparam, case, delete, func, literal, select
 
+from carrel_scheduler.ledger.columns import tables
 from carrel_scheduler.ledger.records import StoredAmount
-from carrel_scheduler.ledger.rows import tables
 from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.samples import STEPS
 

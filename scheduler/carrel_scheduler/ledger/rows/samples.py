@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, func, select
 
+from carrel_scheduler.ledger.columns.codec import insert_tuples
+from carrel_scheduler.ledger.columns.tables import samples as table
 from carrel_scheduler.ledger.group_commit import GroupCommit, Transaction
-from carrel_scheduler.ledger.rows.codec import insert_tuples
-from carrel_scheduler.ledger.rows.tables import samples as table
 from carrel_schema.samples import Sample, Step
 
 _COLUMNS = ("step", "subject", "at", "content")

@@ -7,9 +7,9 @@ import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from carrel_scheduler.ledger import named_secrets
+from carrel_scheduler.ledger.columns.tables import scoped_records as table
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.group_commit import GroupCommit, Transaction
-from carrel_scheduler.ledger.rows.tables import scoped_records as table
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.rows.tables import idempotency_keys, secrets, settings, study_log
+from carrel_scheduler.ledger.columns.tables import idempotency_keys, secrets, settings, study_log
 from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 
 KEY_LIFETIME_SECONDS: Final = 86_400.0

@@ -37,9 +37,9 @@ from sqlalchemy import (
 
 from carrel_scheduler.ledger.accounting.spans import spans
 from carrel_scheduler.ledger.accounting.usage import Allocated, Total, totals_of
-from carrel_scheduler.ledger.rows.codec import insert_tuples
+from carrel_scheduler.ledger.columns.codec import insert_tuples
+from carrel_scheduler.ledger.columns.tables import transitions, workload_totals
 from carrel_scheduler.ledger.rows.history import SPAN_COLUMNS
-from carrel_scheduler.ledger.rows.tables import transitions, workload_totals
 
 AMOUNTS: Final = ("gpu", "borrowed", "cpu", "memory")
 """The fields of ``Allocated`` that take two columns."""

@@ -12,8 +12,7 @@ from typing import Final
 import psycopg
 from sqlalchemy import Engine
 
-from carrel_scheduler.ledger.group_commit import CHANNEL
-from carrel_scheduler.ledger.watches.watch import Notifier
+from carrel_scheduler.ledger.watches.watch import CHANNEL, Notifier
 
 RETRY_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)

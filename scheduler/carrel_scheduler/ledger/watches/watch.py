@@ -20,9 +20,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Self
 
-from carrel_scheduler.ledger.rows.codec import Encoded
+from carrel_scheduler.ledger.columns.codec import Encoded
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_schema.objects import ObjectT
+
+CHANNEL: Final = "carrel_changes"
+"""The channel of PostgreSQL on which processes announce their commits (NOTIFY)."""
 
 
 class Notifier:

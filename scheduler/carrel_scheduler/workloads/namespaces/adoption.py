@@ -23,12 +23,13 @@ from carrel_scheduler.ledger.resources import codec, conditions, kinds
 from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
-from carrel_scheduler.policy import admission, cron
+from carrel_scheduler.policy import cron
 from carrel_scheduler.policy.assets import AssetRecords, AssetRefused
 from carrel_scheduler.policy.manifest_defaults import Given, fill_assets, fill_defaults, unsaid
 from carrel_scheduler.policy.policy_records import PolicyRecords, kinds_of
 from carrel_scheduler.policy.rights import MayCreate, RightsUnknown, permission_for
 from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads import admission
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.launch import builtin_programs, references
 from carrel_scheduler.workloads.namespaces.manifests import group_of

@@ -5,7 +5,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from carrel.cli import units
+from carrel import units
 from carrel.cli.common import (
     NoHeaders,
     Output,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carrel.cli import units
+from carrel import units
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, note, say, show
 from carrel.errors import BadSetting
 from carrel.wording import duration

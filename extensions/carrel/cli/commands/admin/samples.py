@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from carrel.cli import units
+from carrel import units
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, show
 from carrel_schema.samples import METRICS
 

@@ -10,7 +10,7 @@ prepared statements again. PostgreSQL gets all rows at once, which its driver se
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, Generic
@@ -18,10 +18,9 @@ from typing import Any, Final, Generic
 import msgspec
 from sqlalchemy import Connection, Table, insert
 
-from carrel_scheduler.ledger.accounting.spans import places_from_json
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.quarantine import Source
+from carrel_schema.history import Decision, PlaceUse, Transition
 from carrel_schema.objects import (
     KINDS,
     Department,
@@ -48,6 +47,7 @@ _META: Final = msgspec.json.Decoder(Meta)
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _DEVICES: Final = msgspec.json.Decoder(tuple[int, ...])
 _REASON: Final = msgspec.json.Decoder(ReasonInfo)
+_PLACES: Final = msgspec.json.Decoder(tuple[PlaceUse, ...])
 
 
 class Encoded(msgspec.Struct, Generic[ObjectT], frozen=True):
@@ -132,6 +132,12 @@ def meta_from_json(text: str) -> Meta:
 def labels_from_json(text: str) -> dict[str, str]:
     """The labels kept with an object."""
     return _LABELS.decode(text)
+
+
+@lru_cache(maxsize=4096)
+def places_from_json(text: str) -> tuple[PlaceUse, ...]:
+    """The places of a row, as the database keeps them; the same few come again and again."""
+    return _PLACES.decode(text)
 
 
 def row_values(row: Transition | Decision) -> tuple[Any, ...]:
