@@ -74,7 +74,7 @@ async def test_a_group_says_why_it_waits_and_that_it_is_placed(here: Site) -> No
     await make_pair(here)
     async with running(here.scheduler()):
         await here.add_pod("a", "p0", **OF_PAIR)
-        waits = await says(here, "False", "only 1 of them there")
+        waits = await says(here, "False", "only 1 of them is there")
         assert waits["reason"] == "Unschedulable"
         assert here.bound("a") == {}
         await here.add_pod("a", "p1", **OF_PAIR)

@@ -44,7 +44,7 @@ def workload(pods: int, placed: int = 0, waits: str = "") -> ExternalWorkload:
     ("workloads", "phase", "reason"),
     [
         ([], "pending", "It starts with 2 pods at once, and none of its pods is there."),
-        ([workload(1)], "pending", "It starts with 2 pods at once, and only 1 of them there."),
+        ([workload(1)], "pending", "It starts with 2 pods at once, and only 1 of them is there."),
         ([workload(2)], "pending", "It is in the queue."),
         ([workload(2, waits="It waits: no claim.")], "pending", "It waits: no claim."),
         ([workload(3, placed=2)], "placed", ""),

@@ -50,6 +50,44 @@ def test_a_gang_starts_when_it_is_whole_and_not_before(world: World) -> None:
     assert sorted(world.bound().values()) == ["n0", "n1", "n2"]
 
 
+def test_the_pods_of_a_gang_are_told_which_of_them_are_missing(world: World) -> None:
+    whole = gang("g", 3)
+    world.add("g0", whole, gpus=4)
+    world.settle()
+    world.now += 9
+    world.settle()
+    assert world.told == {}  # a controller makes them one after another
+    world.now += 1
+    world.settle()
+    started = "It is one of Pod `g`, which starts as a whole. It waits for"
+    rest = "which are not there yet or may not start."
+    assert world.told == {"g0": f"{started} 2 of 3 pods, {rest}"}
+    world.add("g1", whole, gpus=4)
+    world.settle()
+    world.now += 30
+    world.settle()
+    assert world.told == dict.fromkeys(("g0", "g1"), f"{started} 1 of 3 pods, {rest}")
+    world.add("g2", whole, gpus=4)
+    world.told.clear()
+    world.now += 60
+    world.settle()
+    assert len(world.bound()) == 3
+    assert world.told == {}
+
+
+def test_missing_pods_are_told_by_role_where_there_are_several(world: World) -> None:
+    roles = (GangRole("launcher", 1), GangRole("worker", 2))
+    whole = grouping("m", roles=roles, controlled=True, kind="MPIJob")
+    world.add("w0", whole, role="worker")
+    world.settle()
+    world.now += 10
+    world.settle()
+    assert world.told["w0"].startswith(
+        "It is one of MPIJob `m`, which starts as a whole. "
+        "It waits for 1 of 1 pods of role `launcher` and 1 of 2 pods of role `worker`"
+    )
+
+
 def test_what_is_borrowed_is_taken_back_and_its_successor_keeps_its_place(world: World) -> None:
     for number in range(12):
         world.add(f"p{number}", grouping("job", controlled=True))

@@ -43,7 +43,7 @@ def said(one: World) -> dict[str, tuple[bool, str, str]]:
 def test_a_group_is_scheduled_once_its_minimum_has_places() -> None:
     one = world()
     add(one, "p0")
-    why = "It starts with 2 pods at once, and only 1 of them there."
+    why = "It starts with 2 pods at once, and only 1 of them is there."
     assert said(one) == {SCHEDULED: (False, "Unschedulable", why)}
     add(one, "p1")
     done = "2 of its 2 pods have their places."

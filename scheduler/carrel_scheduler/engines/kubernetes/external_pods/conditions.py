@@ -63,6 +63,17 @@ def one_of(kind: str, name: str) -> str:
     return f"It is one of {kind} `{name}`, which starts as a whole."
 
 
+def pods_missing(workload: ExternalWorkload) -> str:
+    """What the pods of a gang are told that has too few pods to start."""
+    several = len(workload.grouping.roles) > 1
+    missing = " and ".join(
+        f"{count:,} of {role.least:,} pods" + (f" of role `{role.name}`" if several else "")
+        for role, count in workload.missing()
+    )
+    whole = one_of(workload.grouping.kind, workload.name)
+    return f"{whole} It waits for {missing}, which are not there yet or may not start."
+
+
 def evicted(reason: Reason, project: str) -> tuple[str, str]:
     """The token and sentence of why a pod is evicted."""
     return reason.token.value, render.sentence(reason, project, names=False)
@@ -152,7 +163,8 @@ def why_not_placed(
             if task.waits:
                 return CAN_NOT_BE_PLACED, task.waits
     if pods < least:
-        there = "none of its pods is there" if not pods else f"only {pods:,} of them there"
+        some = f"only {pods:,} of them {'is' if pods == 1 else 'are'} there"
+        there = some if pods else "none of its pods is there"
         return PODS_MISSING, f"It starts with {least:,} pods at once, and {there}."
     return next(
         (workload.why for workload in workloads if workload.why[0]), (QUEUED, "It is in the queue.")

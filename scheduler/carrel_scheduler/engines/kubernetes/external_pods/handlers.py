@@ -33,7 +33,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalWorkload,
     belongs_to,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import ReconcilePass
+from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import (
+    REPORT_AGAIN_SECONDS,
+    ReconcilePass,
+)
 from carrel_scheduler.engines.kubernetes.external_pods.usage import ERROR, SCHEDULED
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import confine_waiting
 from carrel_scheduler.engines.kubernetes.pods.labels import level_key
@@ -53,6 +56,8 @@ log = logging.getLogger(__name__)
 MOST_FAILURES: Final = 5
 AGAIN_SECONDS: Final = 0.25
 REFUSED_SECONDS: Final = 30.0
+MISSING_SECONDS: Final = 10.0
+"""Seconds after which the pods of a gang are told that others of it are missing."""
 """The pause of a pod whose binding was refused for good."""
 
 
@@ -342,6 +347,23 @@ class PodEventHandlers:
         one = task.pod
         if task.waits and task.allocation is None and one is not None and not one.node:
             self._pass.report_pending(one, conditions.CAN_NOT_BE_PLACED, task.waits)
+
+    def report_missing_pods(self, workload: ExternalWorkload) -> None:
+        """Order a notice to the pods of a gang that has had too few pods for a while."""
+        now = self._pass.now
+        if workload.single or workload.queued or workload.holding:
+            workload.incomplete_since = None
+        elif workload.incomplete_since is None:
+            workload.incomplete_since = now
+            self._pass.wake(now + MISSING_SECONDS, workload)
+        elif now >= workload.incomplete_since + MISSING_SECONDS and not workload.complete():
+            message, later = conditions.pods_missing(workload), False
+            for task in workload:
+                if task.pod is not None and task.ready and not task.pod.node:
+                    told = self._pass.report_pending(task.pod, conditions.PODS_MISSING, message)
+                    later |= not told and task.pod.told != message
+            if later:
+                self._pass.wake(now + REPORT_AGAIN_SECONDS, workload)
 
 
 def _is_of_another(task: ExternalTask, pod: ExternalPod) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import Outcome
 from carrel_scheduler.core.requests import NOTHING, Request
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 
@@ -139,6 +139,7 @@ class ExternalWorkload:
         borrowed: it runs beyond its project's quota.
         why: the reason why it waits, as last written: token and sentence.
         gives_way: for whom it was evicted last, in a sentence.
+        incomplete_since: since when too few of its pods are there; ``None``: that is not so.
     """
 
     uid: str
@@ -153,6 +154,7 @@ class ExternalWorkload:
     borrowed: bool = False
     why: tuple[str, str] = ("", "")
     gives_way: str = ""
+    incomplete_since: float | None = None
 
     @property
     def holding(self) -> bool:
@@ -169,10 +171,14 @@ class ExternalWorkload:
         """Whether enough pods exist, or are being recreated, to start."""
         if self.single:
             return any(_counts(task) for task in self.tasks)
-        return all(
-            sum(1 for task in self.tasks if task.role == role.name and _counts(task)) >= role.least
-            for role in self.grouping.roles
-        )
+        return not any(self.missing())
+
+    def missing(self) -> Iterator[tuple[GangRole, int]]:
+        """The roles of a gang of which pods are missing, and how many."""
+        for role in self.grouping.roles:
+            there = sum(1 for task in self.tasks if task.role == role.name and _counts(task))
+            if there < role.least:
+                yield role, role.least - there
 
     def asking(self) -> list[ExternalTask]:
         """The tasks that the core is to know, in the order of their roles, then names."""

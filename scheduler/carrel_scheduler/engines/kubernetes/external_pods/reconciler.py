@@ -175,6 +175,7 @@ class ExternalPodReconciler:
             for workload in touched.values():
                 with self.current.quarantine.guard("pod", workload.uid) as guard:
                     reconcile_pass.reconcile_workload(self.current, workload)
+                    self._handlers.report_missing_pods(workload)
                 if guard.failed:
                     self._set_aside(workload)
         self._settle_nodes()
