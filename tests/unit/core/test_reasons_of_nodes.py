@@ -123,6 +123,13 @@ def test_no_node_divides_its_gpus() -> None:
     assert found.detail == "GPUs that can be divided into `1g.10gb`"
 
 
+def test_no_node_says_how_much_memory_its_gpus_have() -> None:
+    base = (node("n1", 2), queue("a", 4))
+    found = reasons(*base, training("x", "a", request=asking(0, gpu_memory_mib=20 * 1024)))["x"]
+    assert found.token is Token.NO_ELIGIBLE_NODE
+    assert found.detail == "GPUs with 20 GiB of memory to share"
+
+
 @pytest.mark.parametrize(
     ("gpus", "instead"), [(1, "3g.40gb"), (2, ""), (0.1, "1g.10gb"), (0.25, "2g.20gb")]
 )
@@ -168,6 +175,32 @@ def test_an_extended_resource_is_named() -> None:
     )
     assert [(holder.uid, holder.amount) for holder in y.holders] == [("x", 3)]
     assert (z.cls, z.token, z.resource, z.bound) == (NEVER, Token.NEVER_FITS, "example.com/nic", 4)
+
+
+def test_who_holds_more_than_one_extended_resource_holds_each_of_them() -> None:
+    there = (("example.com/disk", 8), ("example.com/nic", 8))
+    both = asking(0, extended=(("example.com/disk", 2), ("example.com/nic", 5)))
+    found = reasons(
+        *(node("n", 1, extended=there), queue("a", 4)),
+        *running(workspace("x", "a", request=both), "n"),
+        *(
+            workspace(name, "a", request=asking(0, extended=((f"example.com/{name}", 7),)))
+            for name in ("disk", "nic")
+        ),
+    )
+    held = {name: [(h.uid, h.amount) for h in found[name].holders] for name in ("disk", "nic")}
+    assert held == {"disk": [("x", 2)], "nic": [("x", 5)]}
+
+
+def test_gpus_of_other_types_than_asked_for_are_not_counted() -> None:
+    kept = NodeConstraint(device_types=(frozenset({"A100"}),))
+    one = asking(1, where=kept)
+    found = reasons(
+        *(node("n", 4, types=("A100", "T4", "T4", "T4")), queue("a", 4)),
+        *running(workspace("x", "a", request=one), "n", 0),
+        workspace("y", "a", request=one),
+    )["y"]
+    assert (found.token, found.short, found.bound) == (Token.WAITS_FOR_ROOM, 1000, 1000)
 
 
 def test_a_mig_instance_that_has_no_slots() -> None:

@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from carrel_scheduler.core.devices import shares
@@ -66,11 +66,15 @@ def test_the_table_of_a_share_counts_what_fits(share: int) -> None:
 
 
 @given(free_lists, st.integers(20, 1000), st.integers(1, 9))
+@example([1000, 200, 200, 200], 200, 3)
+@example([1000, 1000, 400, 400, 200], 200, 4)
 def test_counts_are_the_most_by_definition(free: list[int], share: int, each: int) -> None:
     assert one(free, share, each) == most_by_definition(free, share, each)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 6))
+@example([5, 1, 1, 1], 3)
+@example([5, 5, 2, 2, 1], 4)
 def test_counts_are_what_can_really_be_placed(fits: list[int], each: int) -> None:
     assert one([200 * fit for fit in fits], 200, each) == placeable(tuple(fits), each)
 
