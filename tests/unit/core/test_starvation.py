@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.core.events import Event
+from carrel_scheduler.core.events import Event, NodeSet
 from carrel_scheduler.core.settings import Settings
 from unit.core.runs import Run
 from unit.core.situations import asking, node, queue, training, workspace
@@ -84,6 +84,28 @@ def test_nor_does_one_that_finds_no_node_now() -> None:
     took = waits(run, "a")
     assert took is not None
     assert took <= BOUND_S + SMALL_RUNS_S
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        node("n2", 8, broken_devices=frozenset({0})),
+        node("n2", 8, schedulable=False),
+        node("n2", 8, draining=True),
+    ],
+)
+def test_what_no_node_could_hold_at_present_holds_nobody_up(unusable: NodeSet) -> None:
+    """`n2` would hold `big` once it is in service as a whole; small work does not wait for that."""
+    run = Run(node("n1", 4), unusable, queue("a", 16), settings=Settings(reservation_delay_s=600.0))
+    run.submit(training("big", "a", request=asking(8, cpu=0, memory_gib=0)))
+    run.wait(DELAY_S + 1)
+    run.submit(training("small", "a"))
+    run.wait(1)
+    assert run.running() == ["small"]
+    assert not run.state.reserved
+    run.tell(node("n2", 8))
+    run.wait(1)
+    assert run.running() == ["big", "small"]
 
 
 def test_without_reservations_it_waits_as_long_as_there_is_small_work() -> None:

@@ -7,7 +7,7 @@ is left over, and adds nothing. Work that nodes are asked for already counts as 
 from collections.abc import Sequence
 
 from carrel_scheduler.core.queues.queues import QueueColumns
-from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
+from carrel_scheduler.core.queues.rules import RESOURCES
 from carrel_scheduler.core.queues.usage import LimitViolation, find_violation
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE
@@ -46,7 +46,7 @@ class Headroom:
             quota, used = self._table.quota[slot], self._used[slot]
             for resource in RESOURCES:
                 asked, bound = demand[resource], quota[resource]
-                if asked and bound != NO_BOUND and used[resource] + asked > bound:
+                if asked and used[resource] + asked > bound:
                     name, held = self._table.names[slot], used[resource]
                     return LimitViolation(
                         Token.QUOTA_USED, name, slot, resource, held, asked, bound
