@@ -147,6 +147,19 @@ def test_gains_are_the_formula(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_device_of_which_all_is_taken_is_left_with_nothing(seed: int) -> None:
+    """A thousandth would be of use to others, and dear, as CPU bounds how many of those fit."""
+    world = busy(seed)
+    smallest = Request(share_milli=1, cpu_milli=500)
+    shares = tuple(Request(share_milli=share) for share in (100, 350, 550))
+    arrive(world, (*[smallest] * 50, *shares), 12)
+    for request in (smallest, *shares):
+        found = gains(world, world.chooser.value, request)
+        assert found == {name: plain_gain(world, request, name) for name in found}
+        assert len(found) > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_kept_follows_every_change(seed: int) -> None:
     world, rng = busy(seed), random.Random(seed)
     arrive(world, MIX, 12)
