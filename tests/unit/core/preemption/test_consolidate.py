@@ -81,6 +81,19 @@ def test_a_task_on_several_devices_counts_once_and_frees_all_of_them() -> None:
     assert decided(*events, wide) == ({"pair": "spare"}, "n")
 
 
+def test_a_device_is_not_whole_while_others_than_a_task_on_several_are_on_it() -> None:
+    """`both` has a half of each; who has the other half of `n`'s second GPU moves as well."""
+    halves = training("both", "a", request=asking(0, share_milli=500, devices=2))
+    events = (
+        *(node("n", 2), node("spare", 2), queue("a", 16)),
+        *running(halves, "n", 0, 1, at=500.0),
+        *running(training("first", "a", 0.5), "n", 0, at=900.0),
+        *running(training("second", "a", 0.5), "n", 1, at=1.0),
+    )
+    held, place = decided(*events, training("big", "a", 2, nodes=["n"]))
+    assert (held, place) == ({"both": "spare", "first": "spare", "second": "spare"}, "n")
+
+
 @pytest.mark.parametrize(("began", "moved"), [(985.0, ["half"]), (1.0, ["less", "more"])])
 def test_for_a_share_the_device_is_eased_that_loses_least(began: float, moved: list[str]) -> None:
     shares = [
