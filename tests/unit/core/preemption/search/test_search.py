@@ -56,6 +56,19 @@ def test_the_cheapest_node_is_cleared() -> None:
     assert (sorted(answer.units.tolist()), answer.nodes.tolist(), answer.cost) == ([2, 3], [1], 9)
 
 
+@pytest.mark.parametrize("rank", [[0, 1, 2], [2, 1, 0]])
+def test_tasks_go_to_nodes_that_were_cleared_for_them_before_others(rank: list[int]) -> None:
+    """Nodes 0 and 2 have a free device each; the only unit holds both of node 1."""
+    victims = victims_of([(1, 3, 1000, 1, 1, 0, 0)], [5])
+    free = EligibleNodes(
+        np.ones(3, np.bool_), np.array([[1000, 0, 1000], [0, 0, 0]], np.int16),
+        np.zeros((2, 3), np.int64), np.array(rank),
+    )  # fmt: skip
+    answer = search(GangRequest(3, 1), lay_out(free, victims, unit_budgets(victims, flat(-1))))
+    assert isinstance(answer, Cleared)
+    assert answer.nodes.tolist() == [1, 1, rank.index(0)]
+
+
 def test_greed_would_be_stuck_where_budgets_bind() -> None:
     """Node A has a victim of each queue and is cheapest; only B and C together are legal."""
     rows = [single(0, 0, 0, 0), single(0, 1, 1, 1), single(1, 0, 0, 2), single(2, 0, 1, 3)]
