@@ -150,6 +150,14 @@ def test_a_gang_on_two_nodes_pays_once() -> None:
     assert units_of(GangRequest(1, 2), layout) == [1]
 
 
+def test_among_many_units_too_a_gang_on_two_nodes_pays_once() -> None:
+    """Three that cost 1, one of them on two nodes, and so many dear ones that not all are tried."""
+    rows = [single(0, 0, 0, 0), single(3, 0, 0, 1), single(1, 0, 0, 2), single(2, 0, 0, 2)]
+    dear = [single(n, 0, 0, n - 1) for n in range(4, 25)]
+    layout = layout_of([*rows, *dear], [1] * 3 + [99] * 21, flat(-1), devices=1, nodes=25)
+    assert units_of(GangRequest(2, 1), layout) == [2]
+
+
 def test_members_that_keep_apart_need_several_nodes() -> None:
     rows = [single(n, d, 0, 2 * n + d) for n in range(2) for d in range(2)]
     layout = layout_of(rows, [1, 1, 50, 60], flat(-1))
