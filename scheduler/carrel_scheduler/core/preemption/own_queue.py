@@ -197,7 +197,6 @@ def _given_now(cycle: Cycle, preemptor: JobInfo) -> list[JobInfo]:
         if job.queue == preemptor.queue
         and job.spec.priority < preemptor.spec.priority
         and job.spec.preemptible is not Preemptibility.NO
-        and job is not preemptor
     ]
 
 

@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.cycle import cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import OfferResult
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.settings import DEFAULTS, Settings
@@ -87,9 +91,38 @@ def test_neither_rule_is_enough_alone_and_both_together_are() -> None:
     assert bounds == {Token.PREEMPTED: 0, Token.RECLAIMED: 4000}  # it claims within its quota
 
 
+def test_what_its_queue_was_given_in_the_same_cycle_does_not_start() -> None:
+    """Two GPUs are idle, and `new` would start there; the project has a right to four in all."""
+    base = node("n", 4), queue("a", 4, weight=(0, 0, 0)), queue("b", 0), *lent("lent", "n", 2, 3)
+    new = training("new", "a", 2, priority=10)
+    assert [one.uid for one in plan_of(*base, new).bindings] == ["new"]
+    plan = plan_of(*base, new, urgent())
+    assert plan.bindings == ()
+    assert {one.uid: str(one.reason.token) for one in plan.evictions} == {"lent": "Reclaimed"}
+    assert [one.uid for one in plan.nominations] == ["urgent"]
+
+
 def test_one_rule_is_not_mixed_with_the_other_where_it_is_enough() -> None:
     assert set(victims(*two_and_two(), urgent(2)).values()) == {"Reclaimed"}
     assert set(victims(*two_and_two(gpus=3, weight=(0, 0, 0)), urgent(2)).values()) == {"Preempted"}
+
+
+@pytest.mark.parametrize("department", ["", "dept"])
+def test_where_others_have_nothing_to_give_it_is_for_preempt_alone(department: str) -> None:
+    """What the two of `a` free would do for `urgent`; by both rules it gets nothing."""
+    base = (
+        *(node("n", 4), queue("dept", 4), queue("a", 4, parent=department)),
+        *(queue("b", 2, parent=department), *two_and_two()[3:], urgent(2)),
+    )
+    found = {}
+    for rule in (PREEMPT, PREEMPT_AND_RECLAIM):
+        one = Cycle(state_of(*base), NOW)
+        result = rule.attempt(one, one.state.job("urgent"), (0,))
+        found[rule.name] = result, bool(one.moves.evicted.any())
+    assert found == {
+        "preempt": (OfferResult.SERVED, True),
+        "preempt_and_reclaim": (OfferResult.PLAINLY_NO, False),
+    }
 
 
 def test_a_gang_gets_all_its_places_or_none() -> None:
