@@ -418,6 +418,21 @@ class TestTold:
         found = run.step().reasons["s"]
         assert "`speech` is guaranteed none in node group `a100`" in sentence(found, "speech")
 
+    @pytest.mark.parametrize(
+        ("rule", "token"),
+        [
+            (guaranteed("vision", 4, a100=4), Token.PREEMPTION_DELAYED),
+            (queue("vision", 4, group_limits=(("a100", 4000),)), Token.WAITS_FOR_ROOM),
+        ],
+    )
+    def test_who_may_take_back_there_after_its_delay_reads_that(
+        self, rule: QueueSet, token: Token
+    ) -> None:
+        """`speech` is within its quota in all: only a quota in the group gives a right to it."""
+        run = full_of("speech", rule, queue("speech", 8))
+        run.submit(bound("v", "vision", preemption_delay_s=100.0))
+        assert run.step().reasons["v"].token is token
+
     def test_the_remedy_is_a_higher_quota_there(self) -> None:
         run = full_of("vision", guaranteed("vision", 8, a100=3), queue("speech", 8))
         run.submit(bound("s", "speech"))
