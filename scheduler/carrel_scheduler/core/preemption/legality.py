@@ -273,7 +273,7 @@ class ReclaimRequest:
         )
 
     def budgets(self) -> Budgets:
-        """The amounts that may be taken of every queue, for a search over whole arrays."""
+        """The amounts that may be taken of every queue, nothing of its own, for whole arrays."""
         table = self._usage.table
         size = len(self._before)
         excess: list[Triple] = [NONE] * size

@@ -222,7 +222,6 @@ def from_others(
     if budgets is None:
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
-    giving[job.queue] = False
     found = offer(
         cycle,
         job,
@@ -251,7 +250,6 @@ def from_group(cycle: Cycle, job: JobInfo, request: GangRequest, claim: GroupCla
     """
     budgets = _strict(cycle, claim.request.budgets())
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
-    giving[job.queue] = False
     nodes = np.flatnonzero(claim.nodes)
     if not cycle.looks_at_all(request.tasks):
         nodes = likely_nodes(cycle, job.shape.cls, request.tasks, giving, claim.nodes)
