@@ -19,6 +19,7 @@ from unit.core.situations import (
     queue,
     reasons,
     running,
+    searches_made,
     state_of,
     training,
     workspace,
@@ -139,6 +140,18 @@ class TestTree:
         )
         run = Run(A100, *rules)
         run.submit(*(training(f"b{i}", "biology") for i in range(4)))
+        run.settle()
+        run.submit(*(bound(f"v{i}", "vision") for i in range(3)))
+        run.settle()
+        assert (held_there(run, "vision"), held_there(run, "biology")) == (2, 2)
+
+    @pytest.mark.parametrize("most", [4, 5])
+    def test_also_where_the_department_is_at_its_limit(self, most: int) -> None:
+        """Those who give way are of the same department, so it holds no more than before."""
+        science = replace(guaranteed("science", 4, a100=4), limit=queue("", limit=most).limit)
+        rules = guaranteed("vision", 2, "science", a100=2), queue("biology", 4, parent="science")
+        run = Run(A100, H100, science, *rules)
+        run.submit(*(bound(f"b{i}", "biology") for i in range(4)))
         run.settle()
         run.submit(*(bound(f"v{i}", "vision") for i in range(3)))
         run.settle()
@@ -341,6 +354,22 @@ class TestBounds:
             run.submit(*(bound(f"v{i}", "vision") for i in range(4)))
             run.settle()
             assert held_there(run, "vision") == most
+
+    def test_what_a_limit_of_its_own_or_a_quota_forbids_is_not_sought(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Work that may not be stopped needs the quota of the department too."""
+        made = searches_made(monkeypatch, "reclaim_in_group")
+        small = guaranteed("dept", 1, a100=4)
+        run = full_of("speech", small, guaranteed("vision", 4, "dept", a100=4), queue("speech", 8))
+        run.tell(replace(guaranteed("audio", 4, a100=4), limit=queue("", limit=1).limit))
+        run.submit(
+            bound("limited", "audio", gpus=2),
+            workspace("fixed", "vision", request=asked("a100", 2)),
+            bound("may", "vision", gpus=2),
+        )
+        run.wait(1.0)
+        assert made == ["may"]
 
     def test_minimum_run_times_and_delays_hold(self) -> None:
         speech = replace(queue("speech", 8), reclaim_min_runtime_s=1000.0)

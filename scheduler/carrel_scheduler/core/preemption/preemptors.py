@@ -63,12 +63,15 @@ def for_reclaim(cycle: Cycle) -> Counts:
 
 
 def for_reclaim_in_group(cycle: Cycle) -> Counts:
-    """Numbers of rows that may take from other queues by a quota in a group of nodes."""
+    """Numbers of rows that may take from other queues by a quota in a group of nodes.
+
+    Limits of the queues above are not looked at: victims may lie below them as well.
+    """
     waiting, columns = cycle.state.waiting, cycle.queue_columns
     rows = with_headroom(cycle, _looked_at(cycle))
-    quota = cycle.queue_usage.table.quotas
-    allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
-    rows = rows.compress(allowed & ~waiting.over_limit(rows, columns))
+    left = np.maximum(cycle.queue_usage.table.caps - columns.used, 0)
+    allowed = ~waiting.fixed.take(rows) | waiting.within(rows, columns.left(fixed=True))
+    rows = rows.compress(allowed & waiting.within(rows, left))
     rows = _in_their_turn(cycle, rows)
     return _in_turns(cycle, rows, np.ones(len(rows), np.bool_))
 
