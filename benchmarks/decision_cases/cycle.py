@@ -76,7 +76,8 @@ class Cluster:
             uid = self._pop_running()
             job = self.state.jobs.by_uid.get(uid)
             if job is not None and job.rows and uid not in self._stops | ended:
-                found += [TaskReleased(uid, index, at=self.now) for index in sorted(job.rows)]
+                tasks = sorted(job.rows)
+                found += [TaskReleased(uid, index, Outcome.GONE, self.now) for index in tasks]
                 found.append(WorkloadRemoved(uid))
                 ended.add(uid)
         self._stops -= released

@@ -246,8 +246,8 @@ class TaskReleased:
 
     uid: str
     index: int
-    outcome: Outcome = Outcome.GONE
-    at: float = 0.0
+    outcome: Outcome
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

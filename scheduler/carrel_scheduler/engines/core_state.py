@@ -13,12 +13,15 @@ from carrel_scheduler.core.state import State
 
 
 def purge(state: State, uid: str) -> None:
-    """Release all allocations of a workload and remove it; does nothing if it is unknown."""
+    """Release all allocations of a workload and remove it; does nothing if it is unknown.
+
+    Since when they are free makes no difference once it is removed.
+    """
     job = state.jobs.by_uid.get(uid)
     if job is None:
         return
     for index in sorted(job.rows):
-        state.apply(TaskReleased(uid, index, Outcome.GONE))
+        state.apply(TaskReleased(uid, index, Outcome.GONE, at=0.0))
     state.apply(WorkloadRemoved(uid))
 
 

@@ -126,7 +126,7 @@ def test_growth_follows_what_runs_on_and_not_what_is_stopping() -> None:
         TaskPlaced("e", 0, "n1", (0,), at=2.0),
     )
     assert decide(state, NOW).bindings == ()
-    apply(state, [TaskReleased("x", 0, at=NOW), WorkloadRemoved("x")])
+    apply(state, [TaskReleased("x", 0, Outcome.GONE, NOW), WorkloadRemoved("x")])
     assert [(one.index, one.node) for one in decide(state, NOW).bindings] == [(2, "n1")]
 
 

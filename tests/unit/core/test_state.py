@@ -81,7 +81,7 @@ BAD_EVENTS: list[tuple[str, str, Event]] = [
     ("unknown_device", "devices", TaskPlaced("gang", 0, "n2", (2,), at=1.0)),
     ("device_taken", "devices", TaskPlaced("gang", 0, "n1", (0,), at=1.0)),
     ("not_placed", "index", TaskReleasing("gang", 0)),
-    ("not_placed", "index", TaskReleased("pair", 1)),
+    ("not_placed", "index", TaskReleased("pair", 1, Outcome.GONE, 20.0)),
     ("not_waiting", "uid", CapacityReserved("pair", (("n2", (0, 1), 0),))),
     ("bad_places", "places", CapacityReserved("gang", (("n2", (0,), 0),))),
     ("device_taken", "devices", CapacityReserved("gang", (("n2", (0,), 0), ("n2", (0,), 0)))),
@@ -131,7 +131,7 @@ def test_project_use_counts_until_the_room_is_free(state: State) -> None:
     assert (use.running, use.waiting) == (1, 1)
     state.apply(TaskReleasing("pair", 0))
     assert state.project_use("a").gpu_milli == 2000
-    state.apply(TaskReleased("pair", 0))
+    state.apply(TaskReleased("pair", 0, Outcome.GONE, 20.0))
     assert state.project_use("a").gpu_milli == 0
 
 
@@ -178,7 +178,7 @@ def test_a_promise_ends_with_its_node(state: State) -> None:
 def test_an_evicted_workload_is_queued_again_and_keeps_its_checkpoint(state: State) -> None:
     state.apply(CheckpointSeen("pair", 20.0))
     state.apply(TaskReleasing("pair", 0))
-    state.apply(TaskReleased("pair", 0))
+    state.apply(TaskReleased("pair", 0, Outcome.GONE, 20.0))
     assert not state.workload("pair").waiting
     state.apply(training("pair", "a", 2, created_at=1.0))
     assert state.workload("pair").waiting
@@ -197,7 +197,7 @@ def test_one_task_of_a_gang_may_end_before_the_others(state: State) -> None:
     state.apply(CapacityReserved("desk", ()))
     for index in (0, 1):
         state.apply(TaskPlaced("gang", index, "n2", (index,), at=5.0))
-    state.apply(TaskReleased("gang", 0))
+    state.apply(TaskReleased("gang", 0, Outcome.GONE, 20.0))
     assert check(state) == []
     assert len(state.workload("gang").places) == 1
 

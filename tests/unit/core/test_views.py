@@ -80,7 +80,7 @@ def test_mig_instances_used_and_kept() -> None:
         training("y", "a", request=request),
         TaskPlaced("x", 0, "n", (0,), 1.0, 1),
         TaskPlaced("y", 0, "n", (0,), 1.0, 2),
-        TaskReleased("y", 0),
+        TaskReleased("y", 0, Outcome.GONE, 2.0),
     )
     (view,) = state.node_views()
     (device,) = view.devices
