@@ -60,6 +60,19 @@ def test_many_nodes_and_many_devices_keep_what_was_there() -> None:
     assert ranks == sorted(ranks)
 
 
+def test_what_tasks_hold_on_a_node_that_was_not_found_counts_until_they_end() -> None:
+    """Nothing of the node is known but what was recorded there, see ``engines.core_state``."""
+    state = state_of(
+        *(node("n", 4, cpu=8), queue("a"), training("x", "a", cpu=4)),
+        node("lost", 1, cpu=0, memory_gib=0, schedulable=False, broken_devices=frozenset({0})),
+    )
+    assert state.nodes.total(state.tasks.counted_on)[:2] == (4000, 8000)
+    state.apply(TaskPlaced("x", 0, "lost", (0,), NOW))
+    assert state.nodes.total(state.tasks.counted_on)[:2] == (4000, 12_000)
+    state.apply(TaskReleased("x", 0, Out.GONE, NOW))
+    assert state.nodes.total(state.tasks.counted_on)[:2] == (4000, 8000)
+
+
 def test_a_broken_device_is_not_given_to_anybody() -> None:
     broken = node("n", 2, broken_devices=frozenset({0}))
     state = state_of(broken, queue("a"), training("x", "a"), training("y", "a"))

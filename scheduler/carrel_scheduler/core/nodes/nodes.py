@@ -99,7 +99,7 @@ class NodeColumns:
         """GPU thousandths, millicores and MiB of the cluster, which fair shares divide.
 
         Of schedulable nodes all, of others what tasks hold there. Counted anew when nodes changed,
-        or some take no work.
+        or some take no work: what tasks hold changes without the nodes.
 
         Args:
             counted_on: thousandths of GPUs beside devices that tasks hold on some nodes, (N,).
@@ -117,8 +117,8 @@ class NodeColumns:
             held = self.usable & closed & (self.free.devices < MILLI)
             gpu += int(held.sum()) * MILLI + counted_on(closed)
         total = gpu, int(cpu), int(memory)
-        some = bool((self.capacity * closed).any() or (self.usable & closed).any())
-        self._total = None if some else (version, total)
+        every = np.count_nonzero(self.schedulable) == len(self.slots)
+        self._total = (version, total) if every else None
         return total
 
     def empty_slots(self) -> Slots:
