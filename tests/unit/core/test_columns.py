@@ -18,6 +18,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import JobTable
 from carrel_scheduler.core.work.tasks import PreemptibleUsage, TaskColumns
 from unit.core.situations import asking, node, queue, running, state_of, training
 
@@ -133,6 +134,23 @@ def test_tasks_that_were_listed_hold_what_those_told_one_by_one_hold() -> None:
         ]
         assert state.tasks.mask[rows].tolist() == [0, 1, 6, 0, 8, 48]
         assert [state.tasks.footprint(row).devices for row in rows] == list(devices)
+
+
+@pytest.mark.parametrize("spare", [1, 3, 40])
+def test_jobs_added_at_once_get_the_slots_that_they_get_one_by_one(spare: int) -> None:
+    """Also where some are free between others, and however many columns there were."""
+    shapes, events = state_of(queue("a")).shapes, [training(f"w{n}", "a") for n in range(26)]
+    at_once, told = JobTable(), JobTable()
+    at_once.reserve(spare)
+    for table in (at_once, told):
+        first = [table.add(event, 0, shapes.of(event)) for event in events[:6]]
+        for job in first[2:4]:
+            table.drop(job)
+    at_once.add_many(events[6:], [0] * 20, [shapes.of(event) for event in events[6:]])
+    for event in events[6:]:
+        told.add(event, 0, shapes.of(event))
+    slots = [{uid: job.slot for uid, job in table.by_uid.items()} for table in (at_once, told)]
+    assert slots[0] == slots[1]
 
 
 @pytest.mark.parametrize("seed", range(5))

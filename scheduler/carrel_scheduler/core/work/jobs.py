@@ -264,7 +264,7 @@ class JobTable:
         self._spare.append(job.slot)
 
     def reserve(self, slots: int) -> None:
-        """Allocate columns for so many jobs at once."""
+        """Allocate columns for so many jobs at once; which slots jobs get does not depend on it."""
         old = len(self.by_slot)
         if slots <= old:
             return
@@ -273,7 +273,7 @@ class JobTable:
             setattr(self, name, np.concatenate([column, np.zeros(slots - old, column.dtype)]))
         self.by_slot += [None] * (slots - old)
         self.uids += [""] * (slots - old)
-        self._spare += range(slots - 1, old - 1, -1)
+        self._spare[:0] = range(slots - 1, old - 1, -1)
 
 
 def leaf_states(
