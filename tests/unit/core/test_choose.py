@@ -155,9 +155,9 @@ def cls_where(world: Cluster, cls: int) -> NodeConstraint:
     return world.classes.request(cls).where
 
 
-def scattered(rng: random.Random) -> Cluster:
-    world = cluster(*[node(f"n{number}", rng.choice([2, 4, 8])) for number in range(9)])
-    for number in range(9):
+def scattered(rng: random.Random, nodes: int = 9) -> Cluster:
+    world = cluster(*[node(f"n{number}", rng.choice([2, 4, 8])) for number in range(nodes)])
+    for number in range(nodes):
         devices = tuple(d for d in range(2) if rng.random() < 0.5)
         world.take(f"n{number}", devices, rng.choice([300, 500, 1000]), rng.randrange(50_000))
     return world
@@ -170,11 +170,14 @@ def teach(world: Cluster) -> None:
         world.chooser.arrived((world.classes.intern(request),))
 
 
-def test_the_order_of_many_is_that_of_the_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("nodes", "big"), [(9, 3), (9, 2**61), (600, 99), (600, 2**61)])
+def test_the_order_of_many_is_that_of_the_tuples(
+    nodes: int, big: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Scores of any size, wishes and packing together, for every number of tasks."""
     rng = random.Random(8)
-    for big in (3, 2**61):
-        world = scattered(rng)
+    for _ in range(2):
+        world = scattered(rng, nodes)
         cls = world.classes.intern(Request(gpus=1))
         view = world.room().idle
         counts = np.minimum(world.capacity.counts(view, cls), 1)

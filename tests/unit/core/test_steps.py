@@ -256,6 +256,10 @@ class TestShedding:
     def test_surplus_goes_first_also_below_the_minimum(self) -> None:
         assert sheds(inner(leaf(3, 1), leaf(1)), [3, 0]) == [(2,), (1,), (0,)]
 
+    def test_what_is_below_its_minimum_and_without_surplus_goes_at_once(self) -> None:
+        group = inner(leaf(2, name="a"), leaf(2, name="b"))
+        assert sheds(group, [2, 1]) == [(0, 1, 2)]
+
     def test_who_succeeded_counts_towards_the_core(self) -> None:
         state = [LeafState(running=(1, 2), succeeded=1)]
         found = [step.tasks for step in shed_steps(structure_of(leaf(3, 2)), state)]
