@@ -6,6 +6,7 @@ second for the address of a registry, from which builds would take packages. A w
 When it is told to stop, it ends as soon as everything is saved.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -19,8 +20,13 @@ def main() -> None:
     prepare()
     from jupyterhub.singleuser import main as serve
 
+    run(serve)
+
+
+def run(serve: Callable[[], Any]) -> None:
+    """Run a Jupyter server; once it has stopped, nothing keeps the process from ending."""
     try:
-        serve()  # type: ignore[no-untyped-call]
+        serve()
     finally:
         end_idle_threads()
 

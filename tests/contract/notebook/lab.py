@@ -23,6 +23,9 @@ from carrel.workspace import environment, server_arguments
 
 TOKEN = "lab-token"
 BASE = "/user/ada/"
+PROGRAM = """from jupyterlab.labapp import main
+from carrel.workspace.server import run
+run(main)"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def running_lab(scheduler: FakeScheduler, home: Path) -> Iterator[Lab]:
     folder.mkdir()
     runtime = Path(tempfile.mkdtemp(prefix="jupyter-"))
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+        sys.executable, "-c", PROGRAM, "--no-browser", "--allow-root", "--ip=127.0.0.1",
         f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}",
         f"--ServerApp.root_dir={folder}", f"--ServerApp.base_url={BASE}",
         "--CarrelWorkspace.activity_interval=1", "--CarrelWorkspace.look_interval=0.2",

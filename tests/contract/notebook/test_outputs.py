@@ -190,5 +190,4 @@ def test_what_runs_while_the_server_stops_is_in_the_file(lab: Lab, browser: Brow
         assert "waits for first" not in text_of(saved(lab, "stop"))
         lab.ask("api/shutdown", "POST")
         until(lambda: "waits for first" in text_of(saved(lab, "stop")), "the file has it")
-        # A signal to stop while it stops leaves Jupyter Server with threads that nobody ends.
         assert lab.process.wait(60) == 0
