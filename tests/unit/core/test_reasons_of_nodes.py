@@ -179,17 +179,17 @@ def test_an_extended_resource_is_named() -> None:
 
 def test_who_holds_more_than_one_extended_resource_holds_each_of_them() -> None:
     there = (("example.com/disk", 8), ("example.com/nic", 8))
-    both = asking(0, extended=(("example.com/disk", 2), ("example.com/nic", 5)))
+    both = asking(0, extended=(("example.com/disk", 1), ("example.com/nic", 5)))
     found = reasons(
         *(node("n", 1, extended=there), queue("a", 4)),
         *running(workspace("x", "a", request=both), "n"),
         *(
-            workspace(name, "a", request=asking(0, extended=((f"example.com/{name}", 7),)))
+            workspace(name, "a", request=asking(0, extended=((f"example.com/{name}", 8),)))
             for name in ("disk", "nic")
         ),
     )
     held = {name: [(h.uid, h.amount) for h in found[name].holders] for name in ("disk", "nic")}
-    assert held == {"disk": [("x", 2)], "nic": [("x", 5)]}
+    assert held == {"disk": [("x", 1)], "nic": [("x", 5)]}
 
 
 def test_gpus_of_other_types_than_asked_for_are_not_counted() -> None:
