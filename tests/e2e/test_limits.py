@@ -10,12 +10,13 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import requests
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Error, Locator, Page, expect
 
 from carrel import Client
 from carrel.errors import Unreachable
@@ -79,9 +80,16 @@ class OpenWorkspace:
         self.page.locator("form [type=submit]").last.click()
 
     def arrive(self) -> None:
-        """Wait for JupyterLab."""
+        """Wait for JupyterLab, whose page is loaded again where the network failed meanwhile."""
         self.page.wait_for_url(f"**/user/{self.user}/lab**")
-        self.page.locator(".jp-LauncherCard, .jp-NotebookPanel").first.wait_for()
+        shown = self.page.locator(".jp-LauncherCard, .jp-NotebookPanel").first
+        for seconds in (40, 40, 100):
+            with suppress(Error):
+                shown.wait_for(timeout=1000 * seconds)
+                return
+            words = self.page.inner_text("body")
+            self.page.reload()
+        pytest.fail(f"no JupyterLab, but {words[:500]!r}")
 
     def run(self, code: str) -> None:
         """A cell in a new notebook, and leave it computing."""

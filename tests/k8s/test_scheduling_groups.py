@@ -77,6 +77,8 @@ async def test_a_group_says_why_it_waits_and_that_it_is_placed(here: Site) -> No
         waits = await says(here, "False", "only 1 of them is there")
         assert waits["reason"] == "Unschedulable"
         assert here.bound("a") == {}
+        missing = "It is one of PodGroup `pair`, which starts as a whole. It waits for 1 of 2 pods"
+        await here.until(lambda: missing in told(here, "p0"), "what its pod is told")
         await here.add_pod("a", "p1", **OF_PAIR)
         await here.until(lambda: len(here.bound("a")) == 2, "both pods")
         await says(here, "True", "2 of its 2 pods have their places.")

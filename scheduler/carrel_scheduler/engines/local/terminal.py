@@ -322,14 +322,25 @@ class LocalPipedCommand:
             async with asyncio.timeout(0 if self._open else EXEC_SECONDS):
                 await asyncio.shield(self._exit)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            await self._kill()
         for passing in self._passing:
             passing.cancel()
         # Pipes that others still hold would stay open here, and asyncio has no public way.
         self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         code = await self._process.wait()
         return code if code >= 0 else 128 - code
+
+    async def _kill(self) -> None:
+        """Kill it and wait for its end.
+
+        Methods of asyncio's that look whether it has ended, as ``kill`` and the closing of a
+        transport do, take its exit code from whoever waits for it.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXEC_SECONDS):
+                await asyncio.shield(self._exit)
 
 
 async def open_command(beside: Beside, command: list[str]) -> LocalPipedCommand:
