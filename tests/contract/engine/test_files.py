@@ -32,8 +32,9 @@ async def test_a_command_beside_a_task_has_pipes_and_an_exit_code(engines: Local
     await giving
     assert said == b"TEXT\0\n" * 50_000
     assert (await session.close(), session.errors) == (7, b"why\n")
-    endless = await files.command(task.id, ["sleep", "600"])
-    assert await endless.close() == 128 + 9
+    several = [await files.command(task.id, ["sleep", "600"]) for _ in range(10)]
+    codes = await asyncio.gather(*(endless.close() for endless in several))
+    assert codes == [128 + 9] * 10
     with pytest.raises(UnknownTask):
         await files.command(TaskId("w9", 0, 0), ["true"])
 
