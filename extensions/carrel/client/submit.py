@@ -1,6 +1,7 @@
-"""Submission by name and default project; ``carrel.map``, ``wait`` and ``as_completed``.
+"""The project and name of what is submitted, and ``carrel.map``, ``wait`` and ``as_completed``.
 
-These make a client from the environment where none is given.
+The three make a client from the environment where none is given. ``carrel.submit`` is in
+``notebook.job``, as it returns a ``Job``.
 """
 
 import re

@@ -44,7 +44,7 @@ from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import scoped as scoped_rows
 from carrel_scheduler.ledger.rows import small as small_rows
-from carrel_scheduler.ledger.rows.audit import SqlAudit
+from carrel_scheduler.ledger.rows.audit_store import SqlAudit
 from carrel_scheduler.ledger.rows.samples import SqlSamples
 from carrel_scheduler.ledger.rows.scoped import SqlScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys

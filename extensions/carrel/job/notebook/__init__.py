@@ -8,4 +8,6 @@ copy of what the first one read) from its first cell, which costs little where c
 checkpoints (``carrel.checkpoint``). Where a cell is tagged ``restart-point``, a run that got there
 goes on from it: only the parameters and cells tagged ``always-run`` before it are run again, all
 others keep their outputs.
+
+``starter`` is the program of a single cell that was sent as a job.
 """

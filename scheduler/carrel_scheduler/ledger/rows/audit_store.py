@@ -1,4 +1,4 @@
-"""``Audit`` in SQL."""
+"""The audit log in SQL (``audit.contract.AuditStore``)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
